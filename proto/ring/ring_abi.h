@@ -29,9 +29,11 @@
 // Sleeping and waking. The session thread sets RingHeader::daemon_waiting = 1 (seq_cst), looks at `head`
 // once more, and polls {eventfd, socket}. A pusher stores `head` (seq_cst), exchanges daemon_waiting to 0
 // and writes the eventfd only if it was 1. A client that waits for `tail`, `consumed_seq` or a stream's
-// `completed_seq` sets the matching flag in RingHeader::client_waiting, looks again, and waits on the low
-// 32 bits of the word with FUTEX_WAIT in slices of at most 100 ms, looking at the socket between slices so that
-// a dead daemon is seen. The daemon issues FUTEX_WAKE (shared) only if that flag is set, and clears it.
+// `completed_seq` to reach a value puts that value's low 32 bits (WaitTarget) into the matching
+// RingHeader::client_waiting_* word, unless an earlier value waits there already; looks again; and waits on the low
+// 32 bits of the progress word with FUTEX_WAIT in slices of at most 100 ms, looking at the socket between slices so
+// that a dead daemon is seen. The daemon issues FUTEX_WAKE (shared, all waiters) only once its value has reached the
+// target, and clears the target first: a thousand Commands that retire one by one wake a waiter once.
 //
 // Shared memory is hostile: each side copies a field once, validates the copy and uses only the copy;
 // the daemon never reads back what it wrote. All integers are little-endian.
@@ -75,7 +77,7 @@ struct RingHeader {                        // at offset 0 of the ring memfd; dat
   alignas(64) std::atomic<uint64_t> head;  // client: bytes pushed since the start, never wraps in practice
   alignas(64) std::atomic<uint64_t> tail;  // daemon: bytes consumed
   alignas(64) std::atomic<uint32_t> daemon_waiting;
-  alignas(64) std::atomic<uint32_t> client_waiting_tail;
+  alignas(64) std::atomic<uint32_t> client_waiting_tail;  // WaitTarget values; 0: nobody waits
   std::atomic<uint32_t> client_waiting_consumed;
   std::atomic<uint32_t> client_waiting_stream[kStreamsMax];
 };
@@ -83,6 +85,17 @@ inline constexpr uint64_t kRingDataOffset = 4096;
 static_assert(sizeof(RingHeader) <= kRingDataOffset);
 static_assert(offsetof(RingHeader, head) == 64 && offsetof(RingHeader, tail) == 128);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+// What a waiter for `value` leaves in a client_waiting word: the low 32 bits; where they are 0, which means nobody,
+// the value before (a wake too early is harmless).
+inline constexpr uint32_t WaitTarget(uint64_t value) {
+  const uint32_t low = static_cast<uint32_t>(value);
+  return low != 0 ? low : 0xffffffffu;
+}
+// Whether `value` has reached a target that lies less than 2^31 away.
+inline constexpr bool ReachedTarget(uint64_t value, uint32_t target) {
+  return static_cast<int32_t>(static_cast<uint32_t>(value) - target) >= 0;
+}
 
 struct ProgressPage {                                // daemon writes, client reads
   std::atomic<uint64_t> consumed_seq;                // every record with seq <= this was consumed
@@ -175,8 +188,9 @@ struct WriteRecord {
 inline constexpr uint32_t kLastChunk = 1;
 static_assert(sizeof(WriteRecord) == 80);
 
-// Copies bytes [buffer_offset, +bytes) of the Buffer to staging. The data is there once the stream's completed_seq >= seq; if the
-// Read failed, the root error is unreported then and the staging bytes are undefined.
+// Copies bytes [buffer_offset, +bytes) of the Buffer to staging. The data is there once the stream's completed_seq >= seq, unless the
+// Read failed: then the u64 at staging[staging_offset + bytes rounded up to 8] is kReadFailed (the daemon stores 0 there when it takes the
+// record) and the staging bytes are undefined. The root error may be unreported, or another thread has just taken it.
 struct ReadRecord {
   RecordHeader h;
   uint64_t buffer;
@@ -186,6 +200,8 @@ struct ReadRecord {
   uint64_t origin;
 };
 static_assert(sizeof(ReadRecord) == 56);
+inline constexpr uint64_t kReadFailed = 1;
+inline constexpr uint64_t ReadStatusOffset(uint64_t bytes) { return (bytes + 7) & ~uint64_t{7}; }
 
 struct CopyRecord {
   RecordHeader h;

@@ -101,6 +101,8 @@ class Session {
     int64_t bytes = 0;
     int64_t buffer_offset = 0;
     uint64_t origin = 0;
+    // Set to 1 before the stream completes seq if the bytes were not delivered; else left alone. Valid as long as `destination`.
+    uint64_t* failed = nullptr;
   };
   virtual absl::Status Read(const ReadCommand& command) = 0;
   virtual absl::Status Copy(uint64_t seq, int stream, uint64_t source, uint64_t destination, uint64_t origin) = 0;
