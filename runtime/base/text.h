@@ -1,0 +1,56 @@
+// Text from parts: Cat("sizes ", n, ...) and Join(list, ", ").
+//
+// Debian 12's Abseil has its own string_view, which absl::StrCat demands; these take
+// std::string_view, so that the same source builds with either Abseil.
+//
+// Thread-safety: pure functions.
+
+#ifndef NEUROND_RUNTIME_BASE_TEXT_H_
+#define NEUROND_RUNTIME_BASE_TEXT_H_
+
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace neurond {
+
+template <typename Part>
+void AppendPart(std::string& out, const Part& part) {
+  if constexpr (std::is_same_v<Part, bool>) {
+    out.append(part ? "true" : "false");
+  } else if constexpr (std::is_arithmetic_v<Part>) {
+    char text[32];
+    out.append(text, std::to_chars(text, text + sizeof(text), part).ptr);
+  } else {
+    out.append(std::string_view(part));
+  }
+}
+
+template <typename... Parts>
+void Append(std::string& out, const Parts&... parts) {
+  (AppendPart(out, parts), ...);
+}
+
+template <typename... Parts>
+std::string Cat(const Parts&... parts) {
+  std::string out;
+  Append(out, parts...);
+  return out;
+}
+
+template <typename List>
+std::string Join(const List& list, std::string_view separator = ", ") {
+  std::string out;
+  bool first = true;
+  for (const auto& item : list) {
+    if (!first) out.append(separator);
+    first = false;
+    AppendPart(out, item);
+  }
+  return out;
+}
+
+}  // namespace neurond
+
+#endif  // NEUROND_RUNTIME_BASE_TEXT_H_
