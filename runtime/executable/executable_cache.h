@@ -48,6 +48,8 @@ struct ExecutableInfo {
 class Executable {
  public:
   virtual ~Executable() = default;
+  // 32 hex, as in ExecutableInfo; empty if this implementation has none.
+  virtual std::string key() const { return {}; }
   // nullptr until ready; one atomic load.
   virtual LoadedExecutable* loaded() const = 0;
   // Ready or failed.

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,12 @@ struct OffsetBound {
   int64_t elements = 0;
 };
 
+// A module from another producer: the shaped types of its own main. `buffers` and `created` are the same tensors, flat,
+// without those of zero elements.
+struct DeclaredTypes {
+  std::vector<TensorType> inputs, outputs;
+};
+
 struct Program {
   std::string name;
   std::vector<BufferSpec> buffers;   // one per slot; the Execute's inputs must match exactly
@@ -53,6 +60,7 @@ struct Program {
   std::string detail;                // "float32[4,4], int64[3]" of the inputs, for errors
   std::string stack;                 // the user's lines of the nodes, for errors
   bool empty = false;                // nothing to run: no results at all
+  std::optional<DeclaredTypes> declared;  // only for modules from other producers; not part of any hash
 };
 using ProgramPtr = std::shared_ptr<const Program>;
 
