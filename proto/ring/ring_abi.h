@@ -30,10 +30,11 @@
 // once more, and polls {eventfd, socket}. A pusher stores `head` (seq_cst), exchanges daemon_waiting to 0
 // and writes the eventfd only if it was 1. A client that waits for `tail`, `consumed_seq` or a stream's
 // `completed_seq` to reach a value puts that value's low 32 bits (WaitTarget) into the matching
-// RingHeader::client_waiting_* word, unless an earlier value waits there already; looks again; and waits on the low
-// 32 bits of the progress word with FUTEX_WAIT in slices of at most 100 ms, looking at the socket between slices so
-// that a dead daemon is seen. The daemon issues FUTEX_WAKE (shared, all waiters) only once its value has reached the
-// target, and clears the target first: a thousand Commands that retire one by one wake a waiter once.
+// RingHeader::client_waiting_* word, unless an earlier value waits there already; looks at the progress word again; and
+// sleeps with FUTEX_WAIT on the *client_waiting word* as long as it holds what was seen there, in slices of at most
+// 100 ms, looking at the socket between slices so that a dead daemon is seen. Once its value has reached the target, the
+// daemon sets the word to 0 and issues FUTEX_WAKE (shared, all waiters): a thousand Commands that retire one by one wake
+// a waiter once, and a second waiter that leaned on an earlier target sees the word change and registers anew.
 //
 // Shared memory is hostile: each side copies a field once, validates the copy and uses only the copy;
 // the daemon never reads back what it wrote. All integers are little-endian.
@@ -245,7 +246,8 @@ enum class FrameType : uint16_t {
   kDevices = 13, kDevicesReply = 14,
   kStats = 15, kStatsReply = 16,        // counters, as one JSON text
   kRetire = 17, kRetireReply = 18,      // a daemon without sessions drains and exits; instead of kHello
-  kBye = 19,                            // the client ends its session; no reply
+  kBye = 19,                            // the client ends its session, no reply; from the daemon: the session is over, status
+                                        // and text say why
 };
 
 struct FrameHeader {
