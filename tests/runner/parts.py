@@ -1,0 +1,233 @@
+"""The parts of the test suite: how each is built and run. A part: Context -> Counts."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import os
+import pathlib
+import sys
+import tempfile
+
+from counts import Counts, failure, from_junit
+from process import run, tail
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LOGS = ROOT / "build" / "log"
+
+# Folders of tests/unit that a sanitizer build runs. Left out: what links generated gRPC code or
+# loads a plugin's .so, whose code is not instrumented (false reports).
+ASAN_AREAS = (
+    "base", "device", "program", "lowering", "executable", "session", "stream", "metrics", "fake",
+    "wire", "ring", "client_ring", "compiler",
+)  # fmt: skip
+# runtime/ alone: plain std::mutex and atomics, so that ThreadSanitizer sees every edge.
+TSAN_AREAS = (
+    "base",
+    "device",
+    "program",
+    "lowering",
+    "executable",
+    "session",
+    "stream",
+    "metrics",
+    "fake",
+)
+
+FUZZ_SECONDS = 60
+
+
+@dataclasses.dataclass
+class Context:
+    """What one part may use."""
+
+    part: str
+    keyword: str | None
+    fuzz_seconds: int = FUZZ_SECONDS
+
+    def log(self, name: str) -> pathlib.Path:
+        path = LOGS / f"tests-{self.part}-{name}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        return path
+
+    def step(self, name: str, command, timeout_s: float, env=None, lines: int = 40) -> bool:
+        """Runs a command; on failure prints the end of its log."""
+        log = self.log(name)
+        status = run(command, log, timeout_s, env=env, cwd=ROOT, title=f"{self.part}: {name}")
+        if status != 0:
+            print(f"--- {self.part}: {name} failed (status {status}); {log} ends with")
+            print("\n".join(tail(log, lines)))
+            print("---")
+        return status == 0
+
+
+def ctest(context: Context, name: str, folder: pathlib.Path, env=None) -> Counts:
+    junit = LOGS / f"tests-{context.part}-{name}.xml"
+    junit.unlink(missing_ok=True)
+    command = [
+        "ctest", "--test-dir", folder, "--output-on-failure", "--no-tests=error",
+        "--output-junit", junit, "-j", str(os.cpu_count() or 1),
+    ]  # fmt: skip
+    if context.keyword:
+        command += ["-R", context.keyword, "--no-tests=ignore"]
+    good = context.step(name, command, timeout_s=900, env=env)
+    counts = from_junit(junit) if junit.exists() else Counts()
+    if not good and counts.failed == 0:
+        counts += failure(f"{context.part}: {name}")
+    return counts
+
+
+@contextlib.contextmanager
+def private_daemon_home():
+    """A temporary home for the tests' daemon: socket, logs and cache, none of them the user's."""
+    with tempfile.TemporaryDirectory(prefix="neurond-tests-") as folder:
+        env = {
+            "XDG_RUNTIME_DIR": folder,
+            "NEURON_COMPILE_CACHE_URL": os.path.join(folder, "cache"),
+            "HF_HUB_OFFLINE": "1",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+        try:
+            yield env
+        finally:
+            neuronctl = ROOT / "build" / "dev" / "client" / "cli" / "neuronctl"
+            if neuronctl.exists() and os.path.exists(
+                os.path.join(folder, "neurond", "neurond.sock")
+            ):
+                run([neuronctl, "stop"], LOGS / "tests-stop.log", 20, env=env)
+
+
+def pytest(context: Context, folder: str, timeout_s: float = 900) -> Counts:
+    junit = LOGS / f"tests-{context.part}.xml"
+    junit.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", folder]
+    if context.keyword:
+        command += ["-k", context.keyword]
+    with private_daemon_home() as env:
+        good = context.step("pytest", command, timeout_s, env=env, lines=80)
+    counts = from_junit(junit) if junit.exists() else Counts()
+    nothing_selected = context.keyword and counts == Counts()  # pytest's exit 5
+    if not good and counts.failed == 0 and not nothing_selected:
+        counts += failure(f"{context.part}: pytest")
+    return counts
+
+
+def build(context: Context, folder: str, configure: list, targets: list) -> bool:
+    return context.step("configure", ["cmake", *configure], 120) and context.step(
+        "build", ["ninja", "-C", ROOT / "build" / folder, *targets], 1500
+    )
+
+
+def areas(names) -> list[str]:
+    return [name for name in names if (ROOT / "tests" / "unit" / name / "CMakeLists.txt").exists()]
+
+
+def sanitized(context: Context, preset: str, names, env) -> Counts:
+    found = areas(names)
+    if not found:
+        return failure(f"{preset}: no test folder of {', '.join(names)} exists")
+    if not build(
+        context, preset, ["--preset", preset], [f"tests/unit/{name}/all" for name in found]
+    ):
+        return failure(f"{preset}: build")
+    counts = Counts()
+    for name in found:
+        counts += ctest(context, name, ROOT / "build" / preset / "tests" / "unit" / name, env)
+    return counts
+
+
+def cpp(context: Context) -> Counts:
+    return ctest(context, "ctest", ROOT / "build" / "dev")
+
+
+def torch(context: Context) -> Counts:
+    return pytest(context, "tests/torch")
+
+
+def integration(context: Context) -> Counts:
+    return pytest(context, "tests/integration")
+
+
+def models(context: Context) -> Counts:
+    return pytest(context, "tests/models", timeout_s=1200)
+
+
+def cases(context: Context) -> Counts:
+    return pytest(context, "tests/cases", timeout_s=1200)
+
+
+def tidy(context: Context) -> Counts:
+    """Style and structure: tests/tidy holds ruff and clang-format as tests too."""
+    return pytest(context, "tests/tidy")
+
+
+def asan(context: Context) -> Counts:
+    env = {
+        "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    }
+    return sanitized(context, "asan", ASAN_AREAS, env)
+
+
+def tsan(context: Context) -> Counts:
+    return sanitized(
+        context, "tsan", TSAN_AREAS, {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}
+    )
+
+
+def fuzz(context: Context) -> Counts:
+    configure = [
+        "-S", ROOT, "-B", ROOT / "build" / "fuzz", "-G", "Ninja",
+        "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_C_COMPILER=clang",
+        "-DCMAKE_CXX_COMPILER=clang++", "-DNEURON_FUZZ=ON", "-DNEURON_TORCH=OFF",
+    ]  # fmt: skip
+    if not build(context, "fuzz", configure, ["tests/fuzz/all"]):
+        return failure("fuzz: build")
+    folder = ROOT / "build" / "fuzz" / "tests" / "fuzz"
+    targets = [
+        path
+        for path in sorted(folder.glob("fuzz_*"))
+        if path.is_file() and os.access(path, os.X_OK)
+    ]
+    if context.keyword:
+        targets = [path for path in targets if context.keyword in path.name]
+    elif not targets:
+        return failure("fuzz: no target was built")
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return sum(pool.map(lambda target: fuzz_one(context, target), targets), Counts())
+
+
+def fuzz_one(context: Context, target: pathlib.Path) -> Counts:
+    found = ROOT / "build" / "fuzz" / "corpus" / target.name  # grows from run to run
+    found.mkdir(parents=True, exist_ok=True)
+    seeds = ROOT / "tests" / "fuzz" / "corpus" / target.name
+    command = [
+        target, f"-max_total_time={context.fuzz_seconds}", "-timeout=10", "-rss_limit_mb=2048",
+        f"-artifact_prefix={LOGS}/{target.name}-", "-print_final_stats=1", found,
+    ]  # fmt: skip
+    if seeds.is_dir():
+        command.append(seeds)
+    if context.step(target.name, command, context.fuzz_seconds + 60):
+        return Counts(passed=1)
+    return failure(target.name)
+
+
+def bench(context: Context) -> Counts:
+    """The benchmarks run to their end; nothing asserts a time."""
+    with private_daemon_home() as env:
+        result = LOGS / "bench.json"
+        good = context.step(
+            "bench", [sys.executable, ROOT / "tests/bench/run", "--json", result], 900, env=env
+        )
+    print("\n".join(tail(LOGS / "tests-bench-bench.log", 20)))
+    return Counts(passed=1) if good else failure("bench")
+
+
+PARTS = {
+    part.__name__: part
+    for part in (tidy, cpp, torch, models, integration, asan, tsan, fuzz, cases, bench)
+}
+# Run without --only. The benchmarks are not among them: they need a machine to themselves.
+DEFAULT = ("tidy", "cpp", "torch", "models", "integration", "asan", "tsan", "fuzz")
