@@ -34,12 +34,14 @@ class Device {
   // Gate. TryEnter returns true and takes a slot, or false and will call `wake` once when a slot may be free.
   bool TryEnter(const void* who, std::function<void()> wake);
   void Leave();
-  // Forgets a waiting caller (its Session ends).
+  // Forgets a waiting caller (its Session ends). A wake that a Leave has already taken may still run after this returns, so
+  // `wake` must own what it touches.
   void Forget(const void* who);
 
-  // Memory account, bytes promised to Sessions. False if the device has no room.
+  // Memory account, bytes promised to Sessions. False if the device has no room, or if more is given back than was granted.
   bool Grant(int64_t delta_bytes);
   int64_t granted_bytes() const;
+  // The smaller of the configured bound and what the plugin reports; 0: no bound known, every grant has room.
   int64_t memory_bytes() const { return memory_bytes_; }
   // Physical bytes: live Versions.
   void AddPhysical(int64_t delta_bytes);
