@@ -24,6 +24,36 @@ inline constexpr int kProgramPartsMax = 1 << 18;
 // Length of lists in one node's arguments (sizes, tensors of a cat, of a foreach op).
 inline constexpr int kArgItemsMax = 1 << 16;
 
+// --- Sessions -----------------------------------------------------------------------------------
+// Commands submitted and not retired. At the first number the front end stops reading its ring; the Session calls Wake() once the
+// second is reached again. A Command takes about 500 bytes while it waits.
+inline constexpr int64_t kSessionBacklogMax = 8192;
+inline constexpr int64_t kSessionBacklogLow = 4096;
+// Live Buffers of one session; about 100 bytes each.
+inline constexpr int64_t kSessionBuffersMax = int64_t{1} << 22;
+// Writes that have begun and lack their last chunk. Each holds its whole block.
+inline constexpr int kSessionTransfersMax = 64;
+// Root errors not reported yet. Younger ones are counted and stay in the Versions behind them.
+inline constexpr int kUnreportedErrorsMax = 1024;
+// Events whose time is kept; the oldest goes first.
+inline constexpr int kSessionEventsMax = 65536;
+// Host memory that a session's block pool keeps for the next upload.
+inline constexpr int64_t kHostPoolIdleBytesMax = int64_t{256} << 20;
+// Uploads below this are copied by the plugin, which is cheaper than a block of our own.
+inline constexpr int64_t kAdoptBytesMin = 16 << 10;
+// Below this a Command's results are not checked against the device's physical memory before it runs.
+inline constexpr int64_t kPhysicalCheckBytesMin = 1 << 20;
+// Run-time words of one Program: scalars and offsets, a few per tensor of a fused optimizer.
+inline constexpr int kProgramWordsMax = 1 << 16;
+
+// --- Caches -------------------------------------------------------------------------------------
+// One file of a disk store before compression: an executable of a large graph has some tens of MB.
+inline constexpr int64_t kDiskEntryBytesMax = int64_t{1} << 30;
+// Lowered Programs and aliases on disk; an eager op takes about 2 KiB.
+inline constexpr int64_t kProgramDiskBytesMax = int64_t{2} << 30;
+// Tries of a compile that failed for a reason that may not repeat, per key and process.
+inline constexpr int kCompileTriesMax = 3;
+
 }  // namespace neurond
 
 #endif  // NEUROND_RUNTIME_BASE_LIMITS_H_
