@@ -55,6 +55,7 @@ inline constexpr uint16_t kAbiMax = 1;
 inline constexpr uint32_t kStreamsMax = 256;              // per session; stream s is on device s % device_count, 0..device_count-1 are the default streams
 inline constexpr uint64_t kRingBytes = 4u << 20;          // data area; a power of two
 inline constexpr uint64_t kRecordBytesMax = 256u << 10;   // a larger record travels by reference (kLarge)
+inline constexpr uint64_t kLargeRecordBytesMax = 16u << 20;  // two million ids: far beyond any fused optimizer
 inline constexpr uint64_t kStagingBytes = 256u << 20;     // sparse; pages appear on first touch
 inline constexpr uint64_t kFrameBytesMax = 256u << 20;    // one socket frame, header included
 inline constexpr uint32_t kDevicesMax = 127;              // torch's device index is an int8

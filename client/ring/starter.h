@@ -1,0 +1,54 @@
+// Starter: finds the daemon of a socket path, or starts one.
+//
+// Starting: take the start lock (<socket>.start), look once more whether someone listens, bind and
+// listen here, spawn neurond with the listening socket as descriptor 3 (LISTEN_FDS, as systemd does
+// it), unlock. From the moment of listen() on, everybody else connects and queues in the backlog.
+// The daemon detaches itself (--detach); its stdio is /dev/null and neurond.log beside the socket,
+// every other descriptor is closed, and its environment is HOME, PATH, TMPDIR, XDG_* and NEURON_*.
+//
+// Thread-safety: one thread per object.
+
+#ifndef NEUROND_CLIENT_RING_STARTER_H_
+#define NEUROND_CLIENT_RING_STARTER_H_
+
+#include <chrono>
+#include <string>
+
+#include "client/ring/client.h"
+#include "client/ring/fd.h"
+
+namespace neurond::client {
+
+class Starter {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  // `path` is the resolved socket path.
+  Starter(const ConnectOptions& options, std::string path);
+
+  // A connected socket, from the running daemon or from one started now. kUnavailable if none runs
+  // and none may be started.
+  Status Connect(Deadline deadline, Fd* socket);
+
+  // How many daemons this object started.
+  int starts() const { return starts_; }
+  // The end of the daemon's log, for messages.
+  std::string LogTail() const;
+
+ private:
+  // errno of connect(), 0 if connected.
+  int TryConnect(Fd* socket) const;
+  Status Start(Deadline deadline);
+  Status Spawn(int listener);
+  Status Listen(Fd* listener) const;
+  Status TakeStartLock(Deadline deadline, Fd* lock) const;
+
+  const ConnectOptions& options_;
+  const std::string path_;
+  const std::string log_path_;
+  int starts_ = 0;
+};
+
+}  // namespace neurond::client
+
+#endif  // NEUROND_CLIENT_RING_STARTER_H_
