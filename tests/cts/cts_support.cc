@@ -1,0 +1,29 @@
+#include "tests/cts/cts_support.h"
+
+#include <cstdio>
+#include <map>
+
+namespace neurond::cts {
+
+std::vector<Kind> Kinds() {
+  const char* path = std::getenv("NEURON_PJRT_PLUGIN");
+  return {{"pjrt", {"pjrt", path == nullptr ? "" : path, {{"cpu_device_count", "4"}}, ""}}};
+}
+
+std::unique_ptr<Plugin> Make(const Kind& kind) {
+  absl::StatusOr<std::unique_ptr<Plugin>> plugin = MakePlugin(kind.config);
+  if (!plugin.ok()) {
+    std::fprintf(stderr, "%s: %s\n", kind.name.c_str(), plugin.status().ToString().c_str());
+    std::abort();
+  }
+  return *std::move(plugin);
+}
+
+Plugin& Shared(const Kind& kind) {
+  static auto& plugins = *new std::map<std::string, std::unique_ptr<Plugin>>;
+  std::unique_ptr<Plugin>& plugin = plugins[kind.name];
+  if (plugin == nullptr) plugin = Make(kind);
+  return *plugin;
+}
+
+}  // namespace neurond::cts
