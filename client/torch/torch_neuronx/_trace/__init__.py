@@ -1,0 +1,1 @@
+"""Tracing: from a missed op or a captured graph to a Program. See README.md."""

@@ -1,0 +1,110 @@
+"""The decomposition table that eager ops and compiled graphs share: everything becomes core ATen, prims and our own ops.
+
+Order: our own rules, then the ops that stay whole since the lowering has them, torch's core table, the composite
+implementation, and for ops outside core ATen whatever decomposition torch has.
+"""
+
+import functools
+
+import torch
+from torch._decomp import core_aten_decompositions, decomposition_table
+
+from . import rng
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+# Ops of the lowering: one op there is faster, more exact or has a check that its decomposition lacks.
+_KEEP = """
+native_layer_norm.default native_layer_norm_backward.default
+_softmax.default _log_softmax.default _softmax_backward_data.default _log_softmax_backward_data.default
+convolution.default convolution_backward.default
+max_pool2d_with_indices.default max_pool2d_with_indices_backward.default
+_scaled_dot_product_fused_attention_overrideable.default
+_scaled_dot_product_fused_attention_overrideable_backward.default
+_native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default
+native_batch_norm_backward.default
+embedding.default embedding_dense_backward.default
+nll_loss_forward.default nll_loss_backward.default
+tril.default triu.default
+""".split()
+
+
+def _overload(name: str):
+    packet, overload = name.split(".")
+    return getattr(getattr(aten, packet), overload)
+
+
+def _convolution_overrideable(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    return aten.convolution.default(
+        x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+    )
+
+
+def _convolution_backward_overrideable(
+    grad, x, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask
+):
+    bias_sizes = [weight.shape[1] * groups if transposed else weight.shape[0]]
+    return aten.convolution_backward.default(
+        grad, x, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask
+    )
+
+
+def _lift_fresh_copy(x):
+    return aten.clone.default(x)
+
+
+def _own_rules() -> dict:
+    table = rng.rules()
+    table[aten.convolution_overrideable.default] = _convolution_overrideable
+    table[aten.convolution_backward_overrideable.default] = _convolution_backward_overrideable
+    return table
+
+
+@functools.cache
+def _tables():
+    keep = {_overload(name) for name in _KEEP}
+    return _own_rules(), keep, core_aten_decompositions()
+
+
+@functools.cache
+def _core_and_wider() -> dict:
+    """What AOTAutograd gets: op -> rule, composite ones left out (make_fx takes them apart itself)."""
+    own, keep, core = _tables()
+    table = dict(decomposition_table)
+    table = {op: fn for op, fn in table.items() if _is_open(op)}
+    table.update(core)
+    for op in keep:
+        table.pop(op, None)
+    table.update(own)
+    return table
+
+
+def table() -> dict:
+    return _core_and_wider()
+
+
+def _is_open(op) -> bool:
+    """An op that is neither core ATen nor written in place: decomposed when torch knows how."""
+    if not isinstance(op, torch._ops.OpOverload):
+        return False
+    return torch.Tag.core not in op.tags and not op._schema.is_mutable and op.namespace == "aten"
+
+
+@functools.cache
+def rule(op):
+    """The function that takes `op` apart, or None if it stays."""
+    own, keep, core = _tables()
+    if op in own:
+        return own[op]
+    if op in keep or op.namespace not in ("aten", "prims"):
+        return None
+    if op._schema.is_mutable:
+        return None
+    if op in core:
+        return core[op]
+    if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        return op.decompose
+    if _is_open(op):
+        return decomposition_table.get(op)
+    return None
