@@ -54,6 +54,28 @@ inline constexpr int64_t kProgramDiskBytesMax = int64_t{2} << 30;
 // Tries of a compile that failed for a reason that may not repeat, per key and process.
 inline constexpr int kCompileTriesMax = 3;
 
+// --- gRPC ---------------------------------------------------------------------------------------
+// One message, either way: gRPC's default; larger ones are 3-4 times slower per byte and hold memory outside any quota.
+inline constexpr int kGrpcMessageBytesMax = 4 << 20;
+// Threads of the synchronous server. Each costs a stack; every call, watcher and poller holds one.
+inline constexpr int kGrpcThreadsMax = 96;
+// Calls of ProgramService at once: each may hold one message of each direction (256 MiB in all).
+inline constexpr int kGrpcProgramCallsMax = 32;
+// WatchDevices calls at once: each holds a thread as long as it lasts.
+inline constexpr int kGrpcWatchersMax = 16;
+// How often a waiting handler looks whether its call was cancelled: bounds the end of a drain; costs nothing when idle.
+inline constexpr int kGrpcPollMs = 50;
+// Chunk of a streamed result: fastest between 256 KiB and 1 MiB.
+inline constexpr int64_t kGrpcChunkBytes = int64_t{512} << 10;
+// Inputs or outputs of one module, rank excluded: as an ATen Program's parts, but each is a message field here.
+inline constexpr int kGrpcTensorsMax = 4096;
+// Name of a remote Program: it is kept in every list and error.
+inline constexpr int kGrpcNameBytesMax = 200;
+// Least interval of WatchDevices.
+inline constexpr int kGrpcWatchIntervalMsMin = 100;
+// One page of ListExecutables: 10,000 entries are about 1.5 MiB.
+inline constexpr int kGrpcPageSizeMax = 10'000;
+
 }  // namespace neurond
 
 #endif  // NEUROND_RUNTIME_BASE_LIMITS_H_

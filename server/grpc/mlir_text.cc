@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/text.h"
 
 namespace neurond {
 namespace {
@@ -78,7 +78,7 @@ class Lexer {
       ++at_;
       return Kind::kPunctuation;
     }
-    return Error(absl::StrCat("unexpected byte ", static_cast<unsigned char>(c)));
+    return Error(Cat("unexpected byte ", static_cast<unsigned char>(c)));
   }
 
   absl::StatusOr<Kind> String() {
@@ -102,7 +102,7 @@ class Lexer {
     return at_ + ahead < source_.size() ? source_[at_ + ahead] : '\0';
   }
   absl::Status Error(std::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat("StableHLO module, line ", line_, ": ", what));
+    return absl::InvalidArgumentError(Cat("StableHLO module, line ", line_, ": ", what));
   }
 
   std::string_view source_;
@@ -211,9 +211,9 @@ class SignatureParser {
     const std::string_view seen = at_ < tokens_.size() ? tokens_[at_].text : "the end";
     const size_t offset = at_ < tokens_.size() ? Offset() : source_.size();
     const auto line = 1 + std::count(source_.begin(), source_.begin() + offset, '\n');
-    return absl::InvalidArgumentError(absl::StrCat("StableHLO module, line ", line,
-                                                   ", signature of @main: expected ", wanted,
-                                                   ", saw ", seen.substr(0, 80)));
+    return absl::InvalidArgumentError(Cat("StableHLO module, line ", line,
+                                          ", signature of @main: expected ", wanted, ", saw ",
+                                          seen.substr(0, 80)));
   }
 
   std::string_view source_;
@@ -230,7 +230,7 @@ absl::StatusOr<std::vector<MlirToken>> TokenizeMlir(std::string_view source) {
 absl::StatusOr<TensorType> ParseTensorType(std::string_view text) {
   const auto refuse = [&](std::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("type ", text.substr(0, 100), " of @main's signature: ", why));
+        Cat("type ", text.substr(0, 100), " of @main's signature: ", why));
   };
   constexpr std::string_view kPrefix = "tensor<";
   if (text.substr(0, kPrefix.size()) != kPrefix || text.back() != '>') {
@@ -256,8 +256,8 @@ absl::StatusOr<TensorType> ParseTensorType(std::string_view text) {
 
 std::string TensorTypeText(const TensorType& type) {
   std::string text = "tensor<";
-  for (const int64_t size : type.sizes) absl::StrAppend(&text, size, "x");
-  absl::StrAppend(&text, HloName(type.dtype), ">");
+  for (const int64_t size : type.sizes) Append(text, size, "x");
+  Append(text, HloName(type.dtype), ">");
   return text;
 }
 
@@ -290,8 +290,8 @@ absl::StatusOr<MlirFunction> FindMain(std::string_view source,
         "MLIR), found none");
   }
   if (mentions != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "StableHLO module: expected @main to be named once, saw it ", mentions, " times"));
+    return absl::InvalidArgumentError(
+        Cat("StableHLO module: expected @main to be named once, saw it ", mentions, " times"));
   }
   MlirFunction function;
   function.begin = begin;

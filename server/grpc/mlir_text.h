@@ -1,9 +1,11 @@
-// MlirText: just enough of MLIR's textual syntax to find the signature of `main` in a StableHLO module and the ops it uses.
+// MlirText: just enough of MLIR's textual syntax to find the signature of `main` in a StableHLO
+// module and the ops it uses.
 //
-// The daemon has no MLIR library, and XLA checks only the byte size of a program's arguments, not their dtypes and shapes, so a
-// module's signature has to be known before it may run. The tokens are MLIR's: comments, strings, symbols and values are
-// told apart as its own lexer does, so that nothing can hide from a reader of this text and be seen by the compiler.
-// Everything unusual (generic func ops, type aliases, dynamic or encoded tensors) is refused, never guessed.
+// The daemon has no MLIR library, and XLA checks only the byte size of a program's arguments, not
+// their dtypes and shapes, so a module's signature has to be known before it may run. The tokens
+// are MLIR's: comments, strings, symbols and values are told apart as its own lexer does, so that
+// nothing can hide from a reader of this text and be seen by the compiler. Everything unusual
+// (generic func ops, type aliases, dynamic or encoded tensors) is refused, never guessed.
 //
 // Thread-safety: pure functions.
 
@@ -21,7 +23,8 @@ namespace neurond {
 
 enum class MlirTokenKind { kIdentifier, kSymbol, kValue, kString, kNumber, kArrow, kPunctuation };
 
-// `text` points into the source: a symbol with its '@', a value with its '%', a string with its quotes.
+// `text` points into the source: a symbol with its '@', a value with its '%', a string with its
+// quotes.
 struct MlirToken {
   MlirTokenKind kind;
   std::string_view text;
@@ -30,7 +33,8 @@ struct MlirToken {
 // INVALID_ARGUMENT with the line for an unterminated string or a byte that MLIR does not know.
 absl::StatusOr<std::vector<MlirToken>> TokenizeMlir(std::string_view source);
 
-// `tensor<4x8xf32>`, the whole text. INVALID_ARGUMENT: dynamic sizes, encodings, element types without a DType.
+// `tensor<4x8xf32>`, the whole text. INVALID_ARGUMENT: dynamic sizes, encodings, element types
+// without a DType.
 absl::StatusOr<TensorType> ParseTensorType(std::string_view text);
 std::string TensorTypeText(const TensorType& type);
 

@@ -1,0 +1,111 @@
+#include "server/grpc/grpc_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/resource_quota.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "grpc/health/v1/health.pb.h"
+#include "runtime/base/limits.h"
+#include "runtime/base/text.h"
+#include "server/grpc/device_service.h"
+#include "server/grpc/drain_signal.h"
+#include "server/grpc/program_service.h"
+
+namespace neurond {
+namespace {
+
+class GrpcServerImpl final : public GrpcServer {
+ public:
+  GrpcServerImpl(const DaemonState& state, GrpcServerOptions options)
+      : options_(std::move(options)),
+        device_service_(MakeDeviceService(state, options_.workers, counts_, drain_)),
+        program_service_(MakeProgramService(state, counts_, drain_)) {}
+
+  ~GrpcServerImpl() override { Shutdown(std::chrono::milliseconds(0)); }
+
+  absl::Status Start() {
+    if (options_.unix_path.size() >= sizeof(sockaddr_un::sun_path)) {
+      return absl::InvalidArgumentError(Cat("gRPC socket path: expected at most ",
+                                            sizeof(sockaddr_un::sun_path) - 1, " bytes, saw ",
+                                            options_.unix_path));
+    }
+    // gRPC's own health service has no descriptor; linking this one lets reflection describe it.
+    grpc::health::v1::HealthCheckRequest::descriptor();
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    Configure(builder);
+    const mode_t before = umask(0177);  // the socket is born with mode 0600
+    server_ = builder.BuildAndStart();
+    umask(before);
+    const bool tcp_failed = !options_.tcp_address.empty() && tcp_port_ == 0;
+    const bool unix_failed = !options_.unix_path.empty() && unix_port_ == 0;
+    if (server_ == nullptr || tcp_failed || unix_failed) {
+      return absl::UnavailableError(
+          Cat("gRPC cannot listen on ", options_.unix_path,
+              options_.unix_path.empty() || options_.tcp_address.empty() ? "" : " and ",
+              options_.tcp_address));
+    }
+    return absl::OkStatus();
+  }
+
+  void Shutdown(std::chrono::milliseconds deadline) override {
+    std::lock_guard lock(shutdown_mutex_);
+    if (server_ == nullptr) return;
+    server_->GetHealthCheckService()->SetServingStatus(false);
+    drain_.Set();
+    server_->Shutdown(std::chrono::system_clock::now() + deadline);
+    server_.reset();
+  }
+
+  int tcp_port() const override { return tcp_port_; }
+
+ private:
+  void Configure(grpc::ServerBuilder& builder) {
+    // Else a second daemon shares the port without a word.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.SetMaxReceiveMessageSize(kGrpcMessageBytesMax);
+    builder.SetMaxSendMessageSize(kGrpcMessageBytesMax);
+    builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
+    grpc::ResourceQuota quota("neurond");
+    quota.SetMaxThreads(kGrpcThreadsMax);
+    builder.SetResourceQuota(quota);
+    const auto credentials = grpc::InsecureServerCredentials();
+    if (!options_.unix_path.empty()) {
+      builder.AddListeningPort("unix:" + options_.unix_path, credentials, &unix_port_);
+    }
+    if (!options_.tcp_address.empty()) {
+      builder.AddListeningPort(options_.tcp_address, credentials, &tcp_port_);
+    }
+    builder.RegisterService(device_service_.get());
+    builder.RegisterService(program_service_.get());
+  }
+
+  const GrpcServerOptions options_;
+  RemoteCounts counts_;
+  DrainSignal drain_;
+  const std::unique_ptr<grpc::Service> device_service_, program_service_;
+  int tcp_port_ = 0, unix_port_ = 0;
+  std::mutex shutdown_mutex_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const DaemonState& state,
+                                                            GrpcServerOptions options) {
+  auto server = std::make_unique<GrpcServerImpl>(state, std::move(options));
+  if (absl::Status s = server->Start(); !s.ok()) return s;
+  return server;
+}
+
+}  // namespace neurond
