@@ -22,7 +22,7 @@ def _without_shim():
     sys.modules["torch_neuronx"] = package
     torch.utils.rename_privateuse1_backend("neuron")
     module = types.ModuleType("torch.neuron")
-    module.is_available = module.is_initialized = lambda: True
+    module.is_available = module.is_initialized = lambda: False
     module.device_count, module.current_device = lambda: 1, lambda: 0
     module._is_in_bad_fork = lambda: False
     torch._register_device_module("neuron", module)
@@ -140,7 +140,7 @@ def output_entries(request, func, out):
                 return ("arg", i)
         from torch_neuronx._trace.trace import dense_strides
 
-        return ("new", dtypes.FROM_TORCH[value.dtype], tuple(value.shape), dense_strides(value))
+        return ("new", dtypes.FROM_TORCH[value.dtype], tuple(value.shape), dense_strides(value.shape, value.stride()))
 
     if not func._schema.returns:
         return []

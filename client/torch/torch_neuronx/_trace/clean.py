@@ -36,4 +36,6 @@ def clean_state():
         stack.enter_context(_disable_current_modes())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.no_grad())
+        # Composite ops must reach the recorder whole: the table may know better than their C++ composite.
+        stack.enter_context(torch._C._AutoDispatchBelowAutograd())
         yield

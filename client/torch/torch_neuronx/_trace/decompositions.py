@@ -50,14 +50,31 @@ def _convolution_backward_overrideable(
     )
 
 
-def _lift_fresh_copy(x):
-    return aten.clone.default(x)
+def _uninitialized(size, dtype=None, device=None, **_):
+    """Memory that nobody wrote reads as zeros, never as another's bytes."""
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    return aten.full.default(list(size), 0, dtype=dtype, device=device)
+
+
+def _uninitialized_like(x, dtype=None, device=None, **_):
+    return _uninitialized(x.shape, x.dtype if dtype is None else dtype, x.device if device is None else device)
+
+
+def _new_uninitialized(x, size, *_, dtype=None, device=None, **__):
+    return _uninitialized(size, x.dtype if dtype is None else dtype, x.device if device is None else device)
 
 
 def _own_rules() -> dict:
     table = rng.rules()
     table[aten.convolution_overrideable.default] = _convolution_overrideable
     table[aten.convolution_backward_overrideable.default] = _convolution_backward_overrideable
+    table[aten.lift_fresh_copy.default] = lambda x: aten.clone.default(x)
+    table[aten.empty.memory_format] = _uninitialized
+    table[aten.empty_strided.default] = lambda size, stride, **kw: _uninitialized(size, **kw)
+    table[aten.empty_permuted.default] = lambda size, layout, **kw: _uninitialized(size, **kw)
+    table[aten.empty_like.default] = _uninitialized_like
+    table[aten.new_empty.default] = _new_uninitialized
+    table[aten.new_empty_strided.default] = _new_uninitialized
     return table
 
 

@@ -102,7 +102,7 @@ class Recorder(TorchDispatchMode):
                 return  # sizes and the like: a number, known now
         encoded = [self.encode(a, func) for a in schema_args(func, args, kwargs)]
         if func in _IDENTITY:
-            self.bind(out, encoded[0] if isinstance(encoded[0], Ref) else self.ref(args[0]))
+            self.bind(out, encoded[0])
             return
         specs = [None if r is None else (dtypes.number_of(r.dtype), self._sizes(r, func)) for r in results]
         refs = self.builder.node(op_name(func), encoded, specs)

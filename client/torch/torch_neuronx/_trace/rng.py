@@ -16,6 +16,8 @@ import weakref
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
+from . import device
+
 aten = torch.ops.aten
 prims = torch.ops.prims
 
@@ -29,7 +31,7 @@ for _name in ("rand", "randn", "random_bits"):
 
 @torch.library.register_fake("neuron::rng_state", lib=_lib)
 def _(n):
-    return aten.empty.memory_format([2], dtype=torch.int64, device=torch.device("neuron", 0))
+    return aten.empty.memory_format([2], dtype=torch.int64, device=device.DEVICE)
 
 
 def _fake_draw(state, delta, size, dtype):
@@ -82,22 +84,23 @@ def _stream() -> RngStream:
 
 
 def finish_graph(graph: torch.fx.Graph) -> None:
-    """Before partitioning a joint graph: the state is saved for backward, never recomputed."""
+    """After tracing, before partitioning: notes how far the offset moves, and that the state is saved, not recomputed."""
     from torch.utils.checkpoint import CheckpointPolicy
 
+    draws = [n for n in graph.nodes if is_draw(n)]
     for node in graph.nodes:
-        if node.op == "call_function" and str(node.target) == "neuron.rng_state.default":
+        if is_state(node):
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
             node.meta["ac_graph_id"] = 0
+            node.meta["neuron_steps"] = sum(math.prod(n.meta["val"].shape) for n in draws)
 
 
-def steps_used(draws) -> int:
-    """How far the offset moves for `draws`: (delta, sizes) of every draw of a program."""
-    return max((delta + math.prod(sizes) for delta, sizes in draws), default=0)
+def is_state(node) -> bool:
+    return node.op == "call_function" and node.target is torch.ops.neuron.rng_state.default
 
 
-def is_draw(op: str) -> bool:
-    return op in _DRAWS
+def is_draw(node) -> bool:
+    return node.op == "call_function" and str(node.target) in _DRAWS
 
 
 # ---- the rules -------------------------------------------------------------------------------------------------------

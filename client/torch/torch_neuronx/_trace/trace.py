@@ -15,15 +15,14 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from . import dtypes, symbolic, twins
+from . import device, dtypes, symbolic, twins
 from .clean import clean_state
 from .errors import Dynamic, Refused
-from .recorder import Recorder, conform, flatten_results
+from .recorder import Recorder, conform
 from .rng import use_stream
 from .serialize import ProgramBuilder
 
 aten = torch.ops.aten
-DEVICE = torch.device("neuron", 0)  # a stand-in: Programs do not name devices
 
 _lock = threading.RLock()
 _DYNAMIC = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode, Dynamic)
@@ -86,6 +85,13 @@ def _trace_op(request: dict) -> dict:
             if not found:
                 raise Refused(f"{func}: a symbolic expression") from e
             static |= found
+            continue
+        except (Refused, *_DYNAMIC):
+            raise
+        except Exception:  # torch's own code may not take symbolic numbers: once more with their values
+            if len(static) == len(request["scalars"]):
+                raise
+            static = set(range(len(request["scalars"])))
             continue
         found = attempt.guarded()
         if not found:
@@ -217,10 +223,10 @@ class _Attempt:
             self.symbol_index[symbol] = j
         return self.sym[j]
 
-    def _empty(self, sizes, strides, dtype, device=DEVICE):
+    def _empty(self, sizes, strides, dtype, where=None):
         with self.mode:
             return aten.empty_strided.default(
-                list(sizes), list(strides), dtype=dtypes.TO_TORCH[dtype], device=device
+                list(sizes), list(strides), dtype=dtypes.TO_TORCH[dtype], device=where or device.DEVICE
             )
 
     def _fake(self, tensor, ref):
@@ -248,7 +254,7 @@ class _Attempt:
     def _prepare_write(self, target, value):
         conj, neg = self.request["tensors"][self._index(target)][5:7]
         if not isinstance(value, torch.Tensor):
-            value = aten.full.default([], value, dtype=target.dtype, device=DEVICE)
+            value = aten.full.default([], value, dtype=target.dtype, device=device.DEVICE)
         if value.shape != target.shape:
             try:
                 value = conform(value, target)
@@ -286,7 +292,7 @@ class _Attempt:
         if kind == "scalars":
             return [self._scalar(j, False) for j in x]
         if isinstance(x, torch.device):
-            return DEVICE if x.type == "neuron" else x
+            return device.DEVICE if x.type == "neuron" else x
         return x
 
     def _scalar(self, j, as_tensor: bool):
@@ -354,7 +360,7 @@ class _Attempt:
         if expected is not None and expected[0] == "arg":
             return expected
         if expected is None:
-            expected = ("new", dtypes.number_of(value.dtype), tuple(value.shape), dense_strides(value))
+            expected = ("new", dtypes.number_of(value.dtype), tuple(value.shape), dense_strides(value.shape, value.stride()))
         _, dtype, sizes, strides = expected
         if tuple(value.shape) != tuple(sizes):
             raise Refused(f"{self.func}: traced sizes {tuple(value.shape)}, the CPU's are {tuple(sizes)}")
@@ -364,24 +370,19 @@ class _Attempt:
         return ("new", dtype, tuple(sizes), tuple(strides))
 
 
-def dense_strides(tensor) -> tuple:
-    """The tensor's strides if they are a dense permutation of its sizes, else contiguous ones."""
-    sizes, strides = list(tensor.shape), list(tensor.stride())
+def dense_strides(sizes, strides) -> tuple:
+    """The strides if they are a dense permutation of the sizes, else contiguous ones."""
     expected = 1
-    order = sorted(range(len(sizes)), key=lambda d: (strides[d], sizes[d]))
-    if all(s > 0 for s in sizes):
-        dense = True
-        for d in order:
-            if sizes[d] != 1:
-                dense = dense and strides[d] == expected
-                expected *= sizes[d]
-        if dense:
-            return tuple(strides)
+    for d in sorted(range(len(sizes)), key=lambda d: (strides[d], sizes[d])):
+        if sizes[d] == 1:
+            continue
+        if strides[d] != expected or sizes[d] == 0:
+            break
+        expected *= sizes[d]
+    else:
+        return tuple(strides)
     contiguous, step = [], 1
     for size in reversed(sizes):
         contiguous.append(step)
         step *= max(size, 1)
     return tuple(reversed(contiguous))
-
-
-__all__ = ["trace", "flatten_results"]
