@@ -1,8 +1,9 @@
 // Lowering: Graph -> Program, core ATen to StableHLO text.
 //
-// One table maps an op's name to its lowering function; each family of ops is one file. Views are read and written in
-// view.h and nowhere else. An op that the table does not know, or a form of it that its lowering does not handle,
-// is UNIMPLEMENTED with the op's name; wrong arguments are INVALID_ARGUMENT. Nothing is ever computed differently in silence.
+// One table maps an op's name to its lowering function; each family of ops is one file. Views are
+// read and written in view.h and nowhere else. An op that the table does not know, or a form of it
+// that its lowering does not handle, is UNIMPLEMENTED with the op's name; wrong arguments are
+// INVALID_ARGUMENT. Nothing is ever computed differently in silence.
 //
 // Thread-safety: pure function, callable from any thread.
 

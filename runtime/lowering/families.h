@@ -1,0 +1,17 @@
+// The op families: each function adds its ops to the table. One file per family.
+
+#ifndef NEUROND_RUNTIME_LOWERING_FAMILIES_H_
+#define NEUROND_RUNTIME_LOWERING_FAMILIES_H_
+
+#include "runtime/lowering/op.h"
+
+namespace neurond::lowering {
+
+void RegisterUnary(OpTable& table);
+void RegisterBinary(OpTable& table);
+void RegisterCompare(OpTable& table);
+void RegisterMatmul(OpTable& table);
+
+}  // namespace neurond::lowering
+
+#endif  // NEUROND_RUNTIME_LOWERING_FAMILIES_H_
