@@ -10,7 +10,6 @@ import os
 import sys
 
 import torch
-
 import training
 import zoo
 

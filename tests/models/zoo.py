@@ -112,7 +112,7 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
 
-def _next_token(model, batch):
+def next_token(model, batch):
     logits = model(batch["ids"])
     loss = F.cross_entropy(
         logits[:, :-1].reshape(-1, logits.shape[-1]), batch["ids"][:, 1:].reshape(-1)
@@ -126,7 +126,7 @@ def _ids(length: int = 16) -> dict[str, torch.Tensor]:
 
 def gpt() -> Job:
     torch.manual_seed(5)
-    return Job(GPT(), _ids(), _next_token)
+    return Job(GPT(), _ids(), next_token)
 
 
 def _transformers(model, batch):

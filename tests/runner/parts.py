@@ -219,7 +219,7 @@ def bench(context: Context) -> Counts:
     with private_daemon_home() as env:
         result = LOGS / "bench.json"
         good = context.step(
-            "bench", [sys.executable, ROOT / "tests/bench/run", "--json", result], 900, env=env
+            "bench", [ROOT / "tests" / "bench" / "run", "--json", result], 900, env=env
         )
     print("\n".join(tail(LOGS / "tests-bench-bench.log", 20)))
     return Counts(passed=1) if good else failure("bench")

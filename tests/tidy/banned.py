@@ -47,6 +47,10 @@ CPP_BANS = (
     Ban(
         r"\bsleep_for\b|\bsleep_until\b|(?<![\w.])u?sleep\s*\(",
         "a wait for the thing itself (condition, futex, timer)",
+        allowed=(
+            "client/ring/starter.cc",  # flock has no wait with a limit
+            "client/ring/connect.cc",  # between two tries: nothing tells when a daemon begins to listen
+        ),
     ),
     Ban(
         r"(?<!\w)throw\b",
@@ -115,7 +119,7 @@ def python_lines(text: str) -> list[tuple[int, str]]:
 def check(tree: Tree) -> list[Problem]:
     return (
         _scan(tree.cpp(), CPP_BANS, code_lines)
-        + _scan(tree.under(suffixes=(".py",)), PYTHON_BANS, python_lines)
+        + _scan(tree.under(suffixes=(".py",)).without("tests/tidy"), PYTHON_BANS, python_lines)
         + _scan(
             tree.under("tests", suffixes=(".py", ".cc", ".h")).without("tests/tidy"),
             TEST_BANS,

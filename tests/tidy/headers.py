@@ -9,7 +9,7 @@ from tree import Problem, Tree, code_lines
 PROSE_LINES_MIN = 1
 CLASS = re.compile(r"^class \w+[^;]*$")
 REGISTRATION = re.compile(
-    r"^\s*(?:static |const |inline )*(?:bool|int|auto) \w*(?:[Rr]egister|[Rr]egistrar)\w* *="
+    r"^(?:static |const |inline )*(?:bool|int|auto) \w*(?:[Rr]egister|[Rr]egistrar)\w* *="
     r"|__attribute__\(\(constructor|^\w*REGISTER\w*\("
 )
 # PyTorch takes a backend in no other way than through these macros.

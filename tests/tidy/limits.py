@@ -22,7 +22,7 @@ def check(tree: Tree) -> list[Problem]:
             problems += [
                 Problem(path, number, f"{match.group(1)} belongs in limits.h, with its reason")
                 for number, line in code_lines(text)
-                if (match := LIMIT.search(line))
+                if (match := LIMIT.search(line)) and "numeric_limits" not in line
             ]
     return problems
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 import arrows
 import banned
 import headers
 import layout
 import limits
+import pytest
 import size
 import words
 from tree import Tree, code_lines
