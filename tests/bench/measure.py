@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 @dataclasses.dataclass
 class Row:
-    """One line of the table. `ours` and `against` are in `unit`; `aim` says what `ratio` (or ours) should be."""
+    """One line of the table; `aim` says what the ratio of ours to against should be."""
 
     bench: str
     what: str
@@ -40,7 +40,7 @@ def cpu(call: Callable[[], object]) -> float:
 
 
 def interleave(ours, against, rounds: int, clock=wall, settle=lambda: None) -> tuple[float, float]:
-    """Medians of `clock(ours)` and `clock(against)`, run in turn. `settle` runs untimed after each."""
+    """Medians of clock(ours) and clock(against), run in turn; settle() is untimed."""
     clock(ours), settle(), clock(against), settle()
     times = [], []
     for _ in range(rounds):

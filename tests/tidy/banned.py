@@ -49,7 +49,7 @@ CPP_BANS = (
         "a wait for the thing itself (condition, futex, timer)",
         allowed=(
             "client/ring/starter.cc",  # flock has no wait with a limit
-            "client/ring/connect.cc",  # between two tries: nothing tells when a daemon begins to listen
+            "client/ring/connect.cc",  # between two tries
         ),
     ),
     Ban(

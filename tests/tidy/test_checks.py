@@ -102,7 +102,7 @@ GOOD = {
         {
             "runtime/a.cc": '#include "runtime/b.h"\n#include <mutex>\n',
             "server/a.cc": '#include "proto/ring/ring_abi.h"\n#include "plugins/registry.h"\n',
-            "client/torch/csrc/a.cc": '#include "client/ring/client.h"\n#include <ATen/core/Tensor.h>\n',
+            "client/torch/csrc/a.cc": '#include "client/ring/a.h"\n#include <ATen/Tensor.h>\n',
         },
     ),
     "words in comments and strings": (
