@@ -162,7 +162,8 @@ def show_runs(runs: list[Run]) -> None:
         on_device = run.name != "CPU"
         print(
             f"  {run.name:<16} {run.accuracy:>8.2f}% {run.losses[-1]:>10.4f}"
-            f" {run.first_step:>9.2f} s {1000 * run.step:>9.2f} ms {run.executed if on_device else '-':>14}"
+            f" {run.first_step:>9.2f} s {1000 * run.step:>9.2f} ms"
+            f" {run.executed if on_device else '-':>14}"
             f" {run.fallbacks.total() if on_device else '-':>10}"
         )
     print("  first step: with every compilation. later steps: median over epochs, per step.")

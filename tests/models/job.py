@@ -10,6 +10,7 @@ import os
 import sys
 
 import torch
+
 import training
 import zoo
 

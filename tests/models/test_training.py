@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
+
 import training
 import zoo
-from torch import nn
 
 CPU = torch.device("cpu")
 MODES = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import torch
+
 import zoo
 
 # eps is so large that an element whose true gradient is zero does not turn rounding noise into a

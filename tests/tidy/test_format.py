@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 import tree
 
 ROOT = tree.ROOT

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 import arrows
 import banned
 import headers
 import layout
 import limits
-import pytest
 import size
 import tree
 import words
