@@ -52,8 +52,17 @@ class _Run:
             number = {1: bool, 8: int, 13: float}[scalar.dtype](words[scalar.word])
             dtype = dtypes.TO_TORCH[scalar.dtype]
             self.values.append(number if scalar.wrapped else torch.tensor(number, dtype=dtype))
+        self.used = {out.value for out in program.outputs}
+        for node in program.nodes:
+            self.collect(node.args)
         for node in program.nodes:
             self.node(node)
+
+    def collect(self, args):
+        for arg in args:
+            if arg.WhichOneof("kind") == "value":
+                self.used.add(arg.value)
+            self.collect(arg.list.items)
 
     def view(self, buffer, view):
         offset = 0 if view.offset_word < 0 else self.words[view.offset_word]
@@ -81,7 +90,7 @@ class _Run:
         for value, spec in zip(results, node.results):
             if spec.dtype == dtypes.INVALID:
                 value = None
-            elif isinstance(value, torch.Tensor):
+            elif isinstance(value, torch.Tensor) and len(self.values) in self.used:
                 got = (value.dtype, tuple(value.shape))
                 want = (dtypes.TO_TORCH[spec.dtype], tuple(spec.sizes))
                 assert got == want, f"{node.op}: {got}, the Program says {want}"
@@ -95,6 +104,8 @@ class _Run:
             return torch.tensor(numbers, dtype=dtype).reshape(sizes)
         if op.startswith("neuron."):
             return self.random(op.split(".")[1], args)
+        if op == "aten.view.default":  # values have no strides
+            return args[0].reshape(args[1])
         namespace, packet, overload = op.split(".")
         func = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
         return self.call_torch(func, args)
@@ -125,7 +136,8 @@ class _Run:
             assert args[0] == self.program.offsets_used, "rng_state reserves what the Program uses"
             return torch.tensor(self.seed, dtype=torch.int64)
         state, delta, size, dtype = args
-        assert 0 <= delta and delta + math.prod(size) <= self.program.offsets_used
+        # A backward graph draws from the reservation that its forward graph made and saved.
+        assert 0 <= delta and (self.seed is None or delta + math.prod(size) <= self.program.offsets_used)
         seed, offset = state.tolist()
         generator = torch.Generator().manual_seed((seed * 1000003 + offset + delta) % 2**63)
         if name == "random_bits":

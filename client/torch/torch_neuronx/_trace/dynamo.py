@@ -18,7 +18,7 @@ from torch import fx
 from . import decompositions, graphs, rng
 from .device import is_ours
 from .errors import Refused
-from .segments import Eager, split, written_input
+from .segments import Eager, split, views_last, written_input
 
 aten = torch.ops.aten
 
@@ -132,6 +132,7 @@ class CompiledCall:
     def __init__(self, gm: fx.GraphModule, name: str):
         self.gm, self.name = gm, name
         self.eager_ops = frozenset()
+        views_last(gm.graph)
         while True:
             try:
                 self.plan = _Plan(gm, name, self.eager_ops)
@@ -183,7 +184,6 @@ class _Plan:
         self.output = next(n for n in nodes if n.op == "output").args[0]
         self.steps = [self._step(s, name, i) for i, s in enumerate(split(gm.graph, eager_ops))]
         self._plan_deaths()
-        self._restrided = [n for n in self._returned() if _expanded(n.meta.get("val"))]
 
     def _step(self, step, name, index):
         if isinstance(step, Eager):
@@ -227,8 +227,6 @@ class _Plan:
                 values.clear()
             for slot in dead:
                 env[slot] = None
-        for node in self._restrided:
-            env[self.slot[node]] = _restride(env[self.slot[node]], node.meta["val"])
         return fx.map_arg(self.output, lambda n: env[self.slot[n]])
 
 
@@ -276,20 +274,3 @@ def _number(value):
 
 def _attribute(gm, target: str):
     return operator.attrgetter(target)(gm)
-
-
-def _expanded(value) -> bool:
-    """A result with a broadcast dimension: programs make dense results."""
-    return isinstance(value, torch.Tensor) and any(
-        isinstance(s, int) and s == 0 and (not isinstance(n, int) or n > 1) for n, s in zip(value.shape, value.stride())
-    )
-
-
-def _restride(real: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    for dim, stride in enumerate(value.stride()):
-        if isinstance(stride, int) and stride == 0 and real.shape[dim] > 1:
-            real = real.narrow(dim, 0, 1)
-    sizes = [n for n in value.shape]
-    return real.expand([r if isinstance(n, torch.SymInt) else n for n, r in zip(sizes, real.shape)])
-
-

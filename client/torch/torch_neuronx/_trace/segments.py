@@ -66,9 +66,11 @@ def _belongs(node: fx.Node, eager_ops) -> bool:
     """Can `node` be part of a program?"""
     if node.op != "call_function":
         return False
-    if node.target is operator.getitem:
+    if node.target is operator.getitem and not node.meta.get("neuron_view"):
         return _belongs(node.args[0], eager_ops)
     device = on_device(node)
+    if node.meta.get("neuron_view"):
+        return False
     if device is None or not isinstance(node.target, torch._ops.OpOverload):
         return False
     if str(node.target) in eager_ops:
@@ -87,6 +89,50 @@ def _is_written(node: fx.Node) -> bool:
         and isinstance(node.target, torch._ops.OpOverload)
         and node.target._schema.is_mutable
     )
+
+
+def _is_view(node: fx.Node) -> bool:
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return _is_view(node.args[0])
+    if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
+        return False
+    return on_device(node) is not None and any(r.alias_info is not None for r in node.target._schema.returns)
+
+
+def views_last(graph: fx.Graph) -> None:
+    """Returned views become views of what they are taken of: made eagerly, at the end, as metadata.
+
+    So they alias their base, have the strides that AOTAutograd expects, and cost no copy. Uses inside the graph stay. A
+    view of an input that the graph writes is left alone: it may mean the value before the write.
+    """
+    output = next(n for n in graph.nodes if n.op == "output")
+    made = {}
+
+    def copy(node):
+        if node in made or not _is_view(node):
+            return made.get(node, node)
+        with graph.inserting_before(output):
+            made[node] = graph.node_copy(node, copy_source)
+        made[node].meta["neuron_view"] = True
+        return made[node]
+
+    def copy_source(source):
+        return copy(source) if on_device(source) is not None else source
+
+    def base(node):
+        while _is_view(node):
+            node = node.args[0]
+        return node
+
+    def replace(node):
+        if not _is_view(node) or any(_is_written(user) and user.args[0] is base(node) for user in base(node).users):
+            return node
+        return copy(node)
+
+    output.args = fx.map_arg(output.args, replace)
+    graph.eliminate_dead_code(is_impure_node=lambda n: n.op != "call_function" or _is_written(n) or n.is_impure())
 
 
 class _Ranks:
