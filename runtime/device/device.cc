@@ -22,6 +22,14 @@ Device::Device(Plugin& plugin, int index, int inflight_max, int64_t memory_bytes
       inflight_max_(std::max(inflight_max, 1)),
       memory_bytes_(MemoryBound(memory_bytes, plugin.traits(index).memory_bytes)) {}
 
+bool Device::TryEnter() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (inflight_ >= inflight_max_) return false;
+  ++inflight_;
+  ++executes_;
+  return true;
+}
+
 bool Device::TryEnter(const void* who, std::function<void()> wake) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (inflight_ < inflight_max_) {

@@ -33,6 +33,8 @@ class Device {
 
   // Gate. TryEnter returns true and takes a slot, or false and will call `wake` once when a slot may be free.
   bool TryEnter(const void* who, std::function<void()> wake);
+  // The same without asking for a wake-up.
+  bool TryEnter();
   void Leave();
   // Forgets a waiting caller (its Session ends). A wake that a Leave has already taken may still run after this returns, so
   // `wake` must own what it touches.

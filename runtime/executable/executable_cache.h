@@ -57,6 +57,8 @@ class Executable {
   virtual Error error() const = 0;
   // Runs `done` when resolved; inline if it is.
   virtual void OnResolved(std::function<void()> done) = 0;
+  // Tries again after a failure that may not repeat, a few times in all; else does nothing.
+  virtual void Retry() {}
 };
 using ExecutablePtr = std::shared_ptr<Executable>;
 

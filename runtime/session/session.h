@@ -5,9 +5,12 @@
 // DeferredError, which its dependents pass on. A write that did not run keeps the Buffer's last good Version behind the error;
 // once the error is reported the Buffer reverts to it.
 //
-// Thread-safety: one owner thread calls every method but Counters() and Kill(). Plugin completions and resolved Executables arrive on other
+// Thread-safety: one owner thread calls every method but Counters(). Plugin completions and resolved Executables arrive on other
 // threads; they go to a mailbox, `wake` is called (from any thread, must be cheap and idempotent), and the owner calls Pump().
-// Nothing here blocks: what cannot run yet is queued, and backlog() tells the owner when to stop reading its ring.
+// Nothing here blocks: what cannot run yet is queued. Once backlog() has reached kSessionBacklogMax the owner should stop reading its ring;
+// it is woken when the backlog is down to kSessionBacklogLow. (The destructor waits for host copies under way, never for a program.)
+//
+// Devices: an Execute runs where its inputs are; without inputs on its Stream's device, which is stream % (number of visible devices).
 // Errors: a Status from a submit method means the Command itself was malformed (unknown id, wrong counts, range): the client is wrong.
 // Failures of well-formed Commands become DeferredErrors.
 
@@ -27,19 +30,9 @@
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 #include "runtime/program/program_store.h"
+#include "runtime/stream/observer.h"
 
 namespace neurond {
-
-// What a Session tells its front end. Calls come from the owner thread or from a completion thread; they never run under a lock.
-class SessionObserver {
- public:
-  virtual ~SessionObserver() = default;
-  // Every Command of `stream` with a sequence number <= seq has retired. Monotonic per stream.
-  virtual void OnCompleted(int stream, uint64_t seq) = 0;
-  virtual void OnUnreported(uint64_t count) = 0;
-  // The owner should call Pump() soon. Any thread.
-  virtual void Wake() = 0;
-};
 
 struct SessionOptions {
   uint64_t id = 0;
@@ -113,7 +106,7 @@ class Session {
 
   // Handles completions and runs what has become runnable. Owner thread.
   virtual void Pump() = 0;
-  // Commands submitted and not retired.
+  // Commands submitted and not retired, without those that finished in their submit call.
   virtual int64_t backlog() const = 0;
 
   // Takes the oldest unreported root of a stream up to a sequence number (stream >= 0), of a device (device >= 0), or of all;

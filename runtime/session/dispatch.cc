@@ -1,0 +1,567 @@
+// Dispatch: Commands are started when their Stream, inputs, Executable and the device's gate allow,
+// finished when the plugin is done, and their failures spread.
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/limits.h"
+#include "runtime/base/text.h"
+#include "runtime/session/session_impl.h"
+
+namespace neurond {
+namespace {
+
+constexpr size_t kSpareCommandsMax = 16;
+
+std::string_view OpName(const Command& command) {
+  switch (command.kind) {
+    case Command::Kind::kExecute:
+      return command.program == nullptr ? "alloc" : std::string_view(command.program->program.name);
+    case Command::Kind::kWrite:
+    case Command::Kind::kPatch:
+      return "write";
+    case Command::Kind::kRead:
+      return "read";
+    case Command::Kind::kCopy:
+      return "copy";
+    case Command::Kind::kWait:
+      return "wait";
+  }
+  return "";
+}
+
+absl::StatusCode CodeOf(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kIndex:
+      return absl::StatusCode::kOutOfRange;
+    case ErrorKind::kOutOfMemory:
+      return absl::StatusCode::kResourceExhausted;
+    case ErrorKind::kValue:
+    case ErrorKind::kZeroDivision:
+    case ErrorKind::kLinalg:
+      return absl::StatusCode::kInvalidArgument;
+    case ErrorKind::kRuntime:
+      break;
+  }
+  return absl::StatusCode::kFailedPrecondition;
+}
+
+bool MayFailLate(const Device& device) {
+  return const_cast<Device&>(device).traits().may_fail_after_dispatch;
+}
+
+}  // namespace
+
+SessionImpl::CommandPtr SessionImpl::NewCommand(Command::Kind kind, int stream, int device,
+                                                uint64_t seq, uint64_t origin) {
+  CommandPtr command;
+  if (spare_.empty()) {
+    command = std::make_unique<Command>();
+  } else {
+    command = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  command->kind = kind;
+  command->stream = stream;
+  command->device = device;
+  command->seq = seq;
+  command->origin = origin;
+  return command;
+}
+
+void SessionImpl::EnsureTicket(Command& command) {
+  if (command.has_ticket) return;
+  command.ticket = progress_->Enter(command.stream, command.seq);
+  command.has_ticket = true;
+}
+
+void SessionImpl::Submit(CommandPtr command) {
+  std::deque<CommandPtr>& queue = queues_[command->stream];
+  if (queue.empty()) {
+    if (TryStart(command.get())) {
+      command.release();  // whoever finishes it owns it
+      return;
+    }
+    waiting_streams_.push_back(command->stream);
+  }
+  EnsureTicket(*command);
+  queue.push_back(std::move(command));
+}
+
+bool SessionImpl::TryStart(Command* command) {
+  bool failed = false;
+  for (const VersionPtr& input : command->inputs) {
+    if (input->pending()) return false;  // its producer's finish runs the queues again
+    failed = failed || input->failed();
+  }
+  if (failed) {
+    Fail(command, OldestRoot(*command));
+    return true;
+  }
+  switch (command->kind) {
+    case Command::Kind::kExecute:
+      return StartExecute(command);
+    case Command::Kind::kRead:
+      return StartRead(command);
+    case Command::Kind::kCopy:
+      return StartCopy(command);
+    case Command::Kind::kPatch:
+      return StartPatch(command);
+    case Command::Kind::kWait:
+      return StartWait(command);
+    case Command::Kind::kWrite:
+      break;  // never queued
+  }
+  return true;
+}
+
+// --- Execute ------------------------------------------------------------------------------------
+
+bool SessionImpl::ExecutableReady(Command* command) {
+  Executable* executable = command->program->executable;
+  if (executable->loaded() != nullptr || executable->resolved()) return true;
+  if (!command->awaits_executable) {
+    command->awaits_executable = true;
+    executable->OnResolved([progress = progress_] { progress->Wake(); });
+  }
+  return false;
+}
+
+bool SessionImpl::MemoryAvailable(Command* command) {
+  const SessionProgram& program = *command->program;
+  Device& where = device(command->device);
+  if (where.memory_bytes() <= 0) return true;
+  const int64_t need = program.result_bytes + program.executable->loaded()->TemporaryBytes();
+  if (need < kPhysicalCheckBytesMin) return true;
+  int64_t reused = 0;
+  for (size_t i = 0; i < command->inputs.size(); ++i) {
+    if (MayDonate(*command, i)) reused += command->inputs[i]->charged_bytes();
+  }
+  return where.counters().physical_bytes + need - reused <= where.memory_bytes();
+}
+
+bool SessionImpl::EnterGate(Command* command) {
+  Device& where = device(command->device);
+  command->gate = &where;
+  return where.TryEnter() ||
+         where.TryEnter(progress_.get(), [progress = progress_] { progress->Wake(); });
+}
+
+bool SessionImpl::StartExecute(Command* command) {
+  const SessionProgram& program = *command->program;
+  if (program.executable == nullptr) {  // nothing to run
+    BindResults(*command, true);
+    Retire(command);
+    return true;
+  }
+  if (!ExecutableReady(command)) return false;
+  if (program.executable->loaded() == nullptr) {
+    Fail(command, NewRoot(*command, program.executable->error()));
+    return true;
+  }
+  if (!MemoryAvailable(command)) {
+    // Only what was submitted before may still make room; a later Free must not be waited for.
+    needs_retirement_ = true;
+    progress_->WakeOnRetire(true);
+    if (progress_->running() > 0) return false;
+    Fail(command,
+         NewRoot(
+             *command,
+             {absl::StatusCode::kResourceExhausted, ErrorKind::kOutOfMemory,
+              Cat("neuron out of memory: results and temporaries of ", program.program.name,
+                  " take ", program.result_bytes + program.executable->loaded()->TemporaryBytes(),
+                  " bytes and do not fit beside what is in use on neuron:", command->device)}));
+    return true;
+  }
+  if (!EnterGate(command)) return false;
+  return RunExecute(command);
+}
+
+bool SessionImpl::MayDonate(const Command& command, size_t parameter) const {
+  const SessionProgram& program = *command.program;
+  const int written = program.aliased[parameter];
+  if (written < 0 || program.checked || MayFailLate(device(command.device))) return false;
+  const VersionPtr& version = command.inputs[parameter];
+  const Version& next = *command.outputs[program.program.created.size() + written];
+  const int ours = 1 + (next.previous == version ? 1 : 0);
+  if (version.use_count() != ours || version->content.use_count() != 1) return false;
+  // A reader on another thread that dropped its reference has done so before this.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return true;
+}
+
+bool SessionImpl::RunExecute(Command* command) {
+  const SessionProgram& program = *command->program;
+  Device& where = device(command->device);
+  arguments_.clear();
+  donate_.clear();
+  for (size_t i = 0; i < command->inputs.size(); ++i) {
+    arguments_.push_back(command->inputs[i]->content.get());
+    donate_.push_back(MayDonate(*command, i));
+  }
+  DeviceBufferPtr words;
+  if (!command->words.empty()) {
+    absl::StatusOr<DeviceBufferPtr> made = words_.Get(where, command->words);
+    if (!made.ok()) {
+      where.Leave();
+      Fail(command, NewRoot(*command, Error::From(made.status())));
+      return true;
+    }
+    words = *std::move(made);
+    arguments_.push_back(words.get());
+    donate_.push_back(false);
+  }
+  command->pending.store(2, std::memory_order_relaxed);  // the owner and the Execute
+  command->needs_owner = program.checked;
+  command->tells_owner = MayFailLate(where);
+  command->progress = progress_;
+  absl::StatusOr<ExecuteResult> result = program.executable->loaded()->Execute(
+      where.index(), arguments_, donate_,
+      [command](Error error) { command->OnExecuted(std::move(error)); });
+  if (!result.ok()) {
+    where.Leave();
+    if (absl::IsResourceExhausted(result.status())) {
+      needs_retirement_ = true;
+      progress_->WakeOnRetire(true);
+      if (progress_->running() > 0) return false;  // what is under way may make room
+    }
+    command->error = Error::From(result.status());
+    FinishFailed(command);
+    return true;
+  }
+  command->results = std::move(result->outputs);
+  if (program.checked) {
+    CheckResults(command);
+  } else {
+    for (size_t i = 0; i < command->inputs.size(); ++i) {
+      if (!donate_[i]) continue;
+      command->inputs[i]->PassCharge(
+          *command->outputs[program.program.created.size() + program.aliased[i]]);
+    }
+    BindResults(*command, !command->tells_owner);
+  }
+  if (!command->tells_owner) command->inputs.clear();
+  LetGo(command);
+  return true;
+}
+
+void SessionImpl::BindResults(Command& command, bool good) {
+  const Program& program = command.program->program;
+  Device& where = device(command.device);
+  const size_t created = program.created.size();
+  for (size_t i = 0; i < command.outputs.size(); ++i) {
+    const int result =
+        i < created ? program.created_results[i] : program.written_results[i - created];
+    Version& version = *command.outputs[i];
+    if (result < 0) {
+      version.Bind(nullptr, good);
+      continue;
+    }
+    DeviceBufferPtr& content = command.results[result];
+    if (version.charged_bytes() == 0) {
+      version.Charge(where, content->elements() * DTypeBytes(content->dtype()));
+    }
+    version.Bind(std::move(content), good);
+  }
+  // While the Command holds its outputs, no other can donate them.
+  if (good) command.outputs.clear();
+}
+
+void SessionImpl::CheckResults(Command* command) {
+  const Program& program = command->program->program;
+  command->pending.fetch_add(1, std::memory_order_relaxed);
+  const absl::Status status =
+      device(command->device)
+          .plugin()
+          .Download(*command->results[program.check_result], 0, sizeof(command->check),
+                    command->check,
+                    [command](Error error) { command->OnChecked(std::move(error)); });
+  if (!status.ok()) command->OnChecked(Error::From(status));
+}
+
+// --- Other Commands -----------------------------------------------------------------------------
+
+bool SessionImpl::StartRead(Command* command) {
+  if (command->bytes == 0) {
+    Retire(command);
+    return true;
+  }
+  command->source = command->inputs[0]->content;
+  command->gate = &device(command->device);
+  command->progress = progress_;
+  command->pending.store(2, std::memory_order_relaxed);
+  // The download starts where the content appears: no hop over the owner.
+  if (command->source->IsReady()) {
+    command->OnReadable(Error{});
+  } else {
+    command->source->OnReady([command](Error error) { command->OnReadable(std::move(error)); });
+  }
+  LetGo(command);
+  return true;
+}
+
+bool SessionImpl::StartCopy(Command* command) {
+  Device& where = device(command->device);
+  DeviceBufferPtr content = command->inputs[0]->content;
+  if (content != nullptr && content->device() != where.index()) {
+    absl::StatusOr<DeviceBufferPtr> moved = where.plugin().CopyToDevice(*content, where.index());
+    if (!moved.ok()) {
+      command->error = Error::From(moved.status());
+      FinishFailed(command);
+      return true;
+    }
+    content = *std::move(moved);
+    command->outputs[0]->Charge(where, command->bytes);
+  }
+  // On one device the two Versions share the content, which nobody changes.
+  const bool good = !MayFailLate(where);
+  command->outputs[0]->Bind(content, good);
+  command->tells_owner = !good;
+  if (good) {
+    command->inputs.clear();
+    command->outputs.clear();
+  }
+  command->progress = progress_;
+  command->pending.store(1, std::memory_order_relaxed);
+  if (content != nullptr && !(good && content->IsReady())) {  // ready may also mean failed
+    command->pending.store(2, std::memory_order_relaxed);
+    content->OnReady([command](Error error) { command->OnTransferred(std::move(error)); });
+  }
+  LetGo(command);
+  return true;
+}
+
+void SessionImpl::RunWrite(CommandPtr owned, Buffer& buffer, HostBlock block) {
+  Command* command = owned.release();
+  Device& where = device(buffer.device);
+  absl::StatusOr<DeviceBufferPtr> content = Content(where, buffer.dtype, buffer.elements, block);
+  if (!content.ok()) {
+    Fail(command, NewRoot(*command, Error::From(content.status())));
+    return;
+  }
+  command->outputs[0]->Charge(where, buffer.bytes());
+  command->outputs[0]->Bind(*content, true);
+  command->outputs.clear();
+  command->progress = progress_;
+  command->pending.store(1, std::memory_order_relaxed);
+  if (!(*content)->IsReady()) {
+    command->pending.store(2, std::memory_order_relaxed);
+    (*content)->OnReady([command](Error error) { command->OnTransferred(std::move(error)); });
+  }
+  LetGo(command);
+}
+
+bool SessionImpl::StartPatch(Command* command) {
+  const DeviceBufferPtr& old = command->inputs[0]->content;
+  const int64_t total = old->elements() * DTypeBytes(old->dtype());
+  command->block = blocks_->Take(total);
+  if (!command->block) {
+    Fail(command, NewRoot(*command, {absl::StatusCode::kResourceExhausted, ErrorKind::kOutOfMemory,
+                                     Cat("no host memory for a Write into ", total, " bytes")}));
+    return true;
+  }
+  command->source = old;
+  command->needs_owner = true;
+  command->progress = progress_;
+  command->pending.store(2, std::memory_order_relaxed);
+  const absl::Status status =
+      device(command->device)
+          .plugin()
+          .Download(*command->source, 0, total, command->block.data(),
+                    [command](Error error) { command->OnTransferred(std::move(error)); });
+  if (!status.ok()) command->OnTransferred(Error::From(status));
+  LetGo(command);
+  return true;
+}
+
+bool SessionImpl::FinishPatch(Command& command) {
+  std::memcpy(command.block.data() + command.offset, command.patch.data(),
+              static_cast<size_t>(command.bytes));
+  Device& where = device(command.device);
+  const int64_t elements = command.source->elements();
+  const DType dtype = command.source->dtype();
+  absl::StatusOr<DeviceBufferPtr> content = Content(where, dtype, elements, command.block);
+  if (!content.ok()) {
+    command.error = Error::From(content.status());
+    return false;
+  }
+  command.outputs[0]->Charge(where, elements * DTypeBytes(dtype));
+  command.outputs[0]->Bind(*std::move(content), true);
+  return true;
+}
+
+bool SessionImpl::StartWait(Command* command) {
+  needs_retirement_ = true;
+  progress_->WakeOnRetire(true);  // before looking, so that no retirement is missed
+  if (!progress_->Retired(command->other_stream, command->other_seq)) return false;
+  Retire(command);
+  return true;
+}
+
+absl::StatusOr<DeviceBufferPtr> SessionImpl::Content(Device& where, DType dtype, int64_t elements,
+                                                     HostBlock& block) {
+  if (elements * DTypeBytes(dtype) < kAdoptBytesMin) {
+    return where.plugin().Upload(where.index(), dtype, elements, block.data());
+  }
+  void* const data = block.data();
+  return where.plugin().Adopt(where.index(), dtype, elements, data, block.Release());
+}
+
+// --- Finish -------------------------------------------------------------------------------------
+
+void SessionImpl::LetGo(Command* command) {
+  if (command->pending.load(std::memory_order_acquire) == 1) {  // everything ran inline
+    Finish(command);
+    return;
+  }
+  EnsureTicket(*command);
+  progress_->Started();
+  if (command->pending.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    progress_->Finished();
+    Finish(command);
+  }
+}
+
+void SessionImpl::Finish(Command* command) {
+  if (!command->error.ok() || !command->check_error.ok()) {
+    FinishFailed(command);
+    return;
+  }
+  if (command->kind == Command::Kind::kExecute && command->program->checked) {
+    if (command->check[0] != 0) {
+      Fail(command, NewRoot(*command, CheckError(*command)));
+      return;
+    }
+    BindResults(*command, true);
+  }
+  if (command->kind == Command::Kind::kPatch && !FinishPatch(*command)) {
+    FinishFailed(command);
+    return;
+  }
+  for (const VersionPtr& output : command->outputs) output->BecomeGood();
+  Retire(command);
+}
+
+void SessionImpl::FinishFailed(Command* command) {
+  RootPtr root = OldestRoot(*command);
+  if (root == nullptr) {
+    for (const VersionPtr& input : command->inputs) {
+      if (input->state != Version::State::kDispatched) continue;
+      // The input's producer may be what failed; its own end is still to come.
+      EnsureTicket(*command);
+      undetermined_.push_back(command);
+      return;
+    }
+    root = NewRoot(*command, command->error.ok() ? command->check_error : command->error);
+  }
+  Fail(command, root);
+}
+
+RootPtr SessionImpl::OldestRoot(const Command& command) const {
+  RootPtr oldest;
+  for (const VersionPtr& input : command.inputs) {
+    if (!input->failed()) continue;
+    if (oldest == nullptr || input->root->error->seq < oldest->error->seq) oldest = input->root;
+  }
+  return oldest;
+}
+
+RootPtr SessionImpl::NewRoot(const Command& command, Error error) const {
+  auto deferred = std::make_shared<DeferredError>();
+  deferred->error = std::move(error);
+  deferred->seq = command.seq;
+  deferred->origin = command.origin;
+  deferred->stream = command.stream;
+  deferred->device = command.device;
+  deferred->op = OpName(command);
+  if (command.program != nullptr) {
+    deferred->detail = command.program->program.detail;
+    deferred->stack = command.program->program.stack;
+  }
+  auto root = std::make_shared<Root>();
+  root->error = std::move(deferred);
+  return root;
+}
+
+Error SessionImpl::CheckError(const Command& command) const {
+  const std::vector<CheckSpec>& checks = command.program->program.checks;
+  const int64_t number = command.check[0];
+  if (number < 1 || number > static_cast<int64_t>(checks.size())) {
+    return {absl::StatusCode::kInternal, ErrorKind::kRuntime,
+            Cat("the Program reported check ", number, " of ", checks.size())};
+  }
+  const CheckSpec& spec = checks[number - 1];
+  std::string message = spec.message;
+  constexpr std::string_view kValue = "{value}";
+  if (const size_t at = message.find(kValue); at != std::string::npos) {
+    message.replace(at, kValue.size(), Cat(command.check[1]));
+  }
+  return {CodeOf(spec.kind), spec.kind, std::move(message)};
+}
+
+void SessionImpl::Fail(Command* command, const RootPtr& root) {
+  if (root->error->seq == command->seq) errors_total_.Add(1);
+  for (const VersionPtr& output : command->outputs) output->Fail(root);
+  if (command->failed != nullptr) *command->failed = 1;
+  const bool reader = command->kind == Command::Kind::kRead;
+  const bool changed = reader ? errors_.Raise(root, command->stream, command->device, command->seq)
+                              : errors_.Note(root, command->stream, command->device, command->seq);
+  if (changed) TellUnreported();
+  if (root->reported) {  // the client knows: no Buffer stays behind the error
+    for (const VersionPtr& output : command->outputs) RevertBuffer(*output);
+  }
+  Retire(command);
+}
+
+void SessionImpl::Retire(Command* command) {
+  if (!command->retired) {
+    if (command->has_ticket) {
+      progress_->Retire(command->stream, command->ticket);
+    } else {
+      progress_->RetireNow(command->stream, command->seq);
+    }
+  }
+  if (spare_.size() < kSpareCommandsMax) {
+    command->Reset();
+    spare_.emplace_back(command);
+  } else {
+    delete command;
+  }
+}
+
+// --- Queues -------------------------------------------------------------------------------------
+
+void SessionImpl::Pump() {
+  for (Command* command : progress_->TakePosted()) Finish(command);
+  SettleUndetermined();
+  RunQueues();
+}
+
+void SessionImpl::SettleUndetermined() {
+  while (!undetermined_.empty()) {
+    std::vector<Command*> open = std::exchange(undetermined_, {});
+    for (Command* command : open) FinishFailed(command);
+    if (undetermined_.size() == open.size()) return;
+  }
+}
+
+void SessionImpl::RunQueues() {
+  needs_retirement_ = false;
+  bool again = true;
+  while (again && !waiting_streams_.empty()) {
+    again = false;
+    for (int stream : waiting_streams_) {
+      std::deque<CommandPtr>& queue = queues_[stream];
+      while (!queue.empty() && TryStart(queue.front().get())) {
+        queue.front().release();
+        queue.pop_front();
+        again = true;
+      }
+    }
+    std::erase_if(waiting_streams_, [this](int stream) { return queues_[stream].empty(); });
+  }
+  if (!needs_retirement_) progress_->WakeOnRetire(false);
+}
+
+}  // namespace neurond
