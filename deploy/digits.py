@@ -41,6 +41,7 @@ class Run:
     accuracy: float
     first_step: float
     step: float
+    compiling: float = 0.0  # in the daemon's workers
     executed: int = 0
     fallbacks: Counter = dataclasses.field(default_factory=Counter)
 
@@ -94,6 +95,7 @@ def train(name: str, device: torch.device, compiled: bool, epochs: int) -> Run:
         import torch_neuronx
 
         torch_neuronx.clear_op_tracking()
+        compiled_before = stats()["executables"]["compile_seconds"]
     backend = "neuron" if device.type == "neuron" else "aot_eager"
     forward = torch.compile(model, backend=backend) if compiled else model
     loss_of = nn.CrossEntropyLoss()
@@ -127,6 +129,7 @@ def train(name: str, device: torch.device, compiled: bool, epochs: int) -> Run:
     if device.type == "neuron":
         import torch_neuronx
 
+        run.compiling = stats()["executables"]["compile_seconds"] - compiled_before
         run.executed = len(torch_neuronx.get_executed_ops())
         run.fallbacks = Counter(torch_neuronx.get_fallback_ops())
     return run
@@ -154,22 +157,40 @@ def check_matmul(device: torch.device) -> bool:
 
 
 def show_runs(runs: list[Run]) -> None:
-    print(
-        f"\n  {'':<16} {'accuracy':>9} {'last loss':>10} {'first step':>11} {'later steps':>12}"
-        f" {'ops on device':>14} {'fallbacks':>10}"
+    head = (
+        "",
+        "accuracy",
+        "last loss",
+        "compiling",
+        "first step",
+        "later steps",
+        "ops",
+        "on the CPU",
     )
+    rows = [head]
     for run in runs:
-        on_device = run.name != "CPU"
-        print(
-            f"  {run.name:<16} {run.accuracy:>8.2f}% {run.losses[-1]:>10.4f}"
-            f" {run.first_step:>9.2f} s {1000 * run.step:>9.2f} ms"
-            f" {run.executed if on_device else '-':>14}"
-            f" {run.fallbacks.total() if on_device else '-':>10}"
+        device = run.name != "CPU"
+        rows.append(
+            (
+                run.name,
+                f"{run.accuracy:.2f} %",
+                f"{run.losses[-1]:.4f}",
+                f"{run.compiling:.2f} s" if device else "-",
+                f"{run.first_step:.2f} s",
+                f"{1000 * run.step:.2f} ms",
+                str(run.executed) if device else "-",
+                str(run.fallbacks.total()) if device else "-",
+            )
         )
-    print("  first step: with every compilation. later steps: median over epochs, per step.")
+    print()
+    for row in rows:
+        print(f"  {row[0]:<16}" + "".join(f"{cell:>12}" for cell in row[1:]))
+    print("  compiling: in the daemon's workers; later steps: median over epochs, per step;")
+    print("  ops: executed on the device; on the CPU: fallbacks, of which there must be none")
 
 
 def stats() -> dict:
+    """The daemon's counters."""
     answer = subprocess.run([NEURONCTL, "stats", "--json"], capture_output=True, text=True)
     if answer.returncode != 0:
         sys.exit(f"neuronctl stats failed: {answer.stderr.strip()}")
@@ -177,11 +198,13 @@ def stats() -> dict:
 
 
 def show_cache() -> None:
-    print("\nWhat the daemon's cache holds now (neuronctl cache)", flush=True)
-    table = subprocess.run([NEURONCTL, "cache"], capture_output=True, text=True)
-    lines = (table.stdout if table.returncode == 0 else table.stderr).rstrip().splitlines()
-    shown = lines if len(lines) <= 12 else [*lines[:11], f"... and {len(lines) - 11} more"]
-    print("\n".join("  " + line for line in shown))
+    cache = stats()["executables"]
+    print("\nWhat the daemon's cache holds now")
+    print(
+        f"  {cache['entries']} programs in memory; {cache['disk_entries']} on disk,"
+        f" {cache['disk_bytes'] / 2**20:.1f} MiB; compiled this time: {cache['compiles']}"
+    )
+    print(f"  list them: {NEURONCTL.relative_to(ROOT)} cache list", flush=True)
 
 
 def verdict(device: torch.device, runs: list[Run], matmul_good: bool) -> bool:

@@ -40,26 +40,12 @@ class Home:
         return json.loads(answer.stdout)
 
     def pid(self) -> int:
-        return int(_find(self.neuronctl("health"), "pid"))
+        return int(self.neuronctl("info")["pid"])
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
             subprocess.run([NEURONCTL, "stop"], env=self.env, capture_output=True, timeout=30)
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _find(value, key: str):
-    """The first value of `key` anywhere in decoded JSON."""
-    if isinstance(value, dict):
-        if key in value:
-            return value[key]
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            found = _find(item, key)
-            if found is not None:
-                return found
-    return None
 
 
 def cpu_ticks(pid: int) -> int:
