@@ -7,7 +7,13 @@ namespace neurond::cts {
 
 std::vector<Kind> Kinds() {
   const char* path = std::getenv("NEURON_PJRT_PLUGIN");
-  return {{"pjrt", {"pjrt", path == nullptr ? "" : path, {{"cpu_device_count", "4"}}, ""}}};
+  const std::string library = path == nullptr ? "" : path;
+  return {
+      {"pjrt", {"pjrt", library, {{"cpu_device_count", "4"}}, ""}},
+      {"fake", {"fake", "", {}, ""}},
+      {"fake_async", {"fake", "", {{"async", "true"}}, ""}},
+      {"fake_over_pjrt", {"fake", library, {{"cpu_device_count", "4"}, {"async", "true"}}, ""}},
+  };
 }
 
 std::unique_ptr<Plugin> Make(const Kind& kind) {

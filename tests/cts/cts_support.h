@@ -19,6 +19,7 @@ namespace neurond::cts {
 struct Kind {
   std::string name;
   PluginConfig config;
+  bool needs_library() const { return name.find("pjrt") != std::string::npos; }
 };
 inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 

@@ -28,7 +28,7 @@ using cts::Values;
 class PluginCts : public testing::TestWithParam<cts::Kind> {
  protected:
   void SetUp() override {
-    if (GetParam().config.kind == "pjrt" && GetParam().config.path.empty()) {
+    if (GetParam().needs_library() && GetParam().config.path.empty()) {
       GTEST_SKIP() << "NEURON_PJRT_PLUGIN names no PJRT library";
     }
   }
