@@ -10,6 +10,9 @@ namespace neurond::lowering {
 void RegisterUnary(OpTable& table);
 void RegisterBinary(OpTable& table);
 void RegisterCompare(OpTable& table);
+void RegisterShape(OpTable& table);
+void RegisterCreate(OpTable& table);
+void RegisterReduce(OpTable& table);
 void RegisterMatmul(OpTable& table);
 
 }  // namespace neurond::lowering

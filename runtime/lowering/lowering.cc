@@ -23,8 +23,10 @@ using lowering::Values;
 const OpTable& Table() {
   static const OpTable* const table = [] {
     auto* t = new OpTable;
-    for (auto family : {lowering::RegisterUnary, lowering::RegisterBinary,
-                        lowering::RegisterCompare, lowering::RegisterMatmul}) {
+    for (auto family :
+         {lowering::RegisterUnary, lowering::RegisterBinary, lowering::RegisterCompare,
+          lowering::RegisterShape, lowering::RegisterCreate, lowering::RegisterReduce,
+          lowering::RegisterMatmul}) {
       family(*t);
     }
     return t;

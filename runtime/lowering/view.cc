@@ -266,6 +266,12 @@ Value ReadStrided(Builder& b, const Value& flat, const Sizes& sizes, const Sizes
   return only_ones ? b.Reshape(ordered, sizes) : b.BroadcastInDim(ordered, sizes, kept);
 }
 
+Value WriteStridedAt(Builder& b, const Value& flat, const Sizes& sizes, const Sizes& strides,
+                     int64_t offset, const Value& value) {
+  const View view{flat.dtype, sizes, strides, offset == 0 ? -1 : 0};
+  return WriteStrided(b, flat, view, value, b.Int(DType::kI64, offset));
+}
+
 Value ReadView(Module& m, const Value& flat, const View& view) {
   if (view.Elements() == 0) return m.b.Zeros(view.dtype, view.sizes);
   const Value base = BitcastFlat(m.b, flat, view.dtype);

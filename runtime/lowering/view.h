@@ -29,6 +29,10 @@ Value FlattenAs(Module& m, const Value& value, const Sizes& strides);
 Value ReadStrided(Builder& b, const Value& flat, const Sizes& sizes, const Sizes& strides,
                   const Value& offset);
 
+// aten.as_strided_scatter: `flat` with `value` stored at these strides from static `offset`.
+Value WriteStridedAt(Builder& b, const Value& flat, const Sizes& sizes, const Sizes& strides,
+                     int64_t offset, const Value& value);
+
 // `flat` (one-dimensional) seen as elements of another dtype of the same bytes, cut down to whole
 // elements.
 Value BitcastFlat(Builder& b, const Value& flat, DType dtype);
