@@ -40,8 +40,9 @@ absl::StatusOr<std::string> ResolveGrpcAddress(const std::string& address) {
     const std::string problem = ring::PrivateDirectoryProblem(ring.parent_path().string());
     if (!problem.empty()) return absl::FailedPreconditionError(problem);
   }
-  return absl::StrCat("unix:",
-                      (std::filesystem::absolute(ring).parent_path() / "grpc.sock").string());
+  const std::filesystem::path path =
+      std::filesystem::absolute(ring).replace_extension(".grpc.sock");
+  return absl::StrCat("unix:", path.string());
 }
 
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {

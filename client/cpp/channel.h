@@ -15,9 +15,9 @@
 namespace neurond::client {
 
 // "unix:/path" or "host:port" for `address` ("", "/path", "unix:/path", "host:port"). Empty:
-// NEURON_RT_GRPC_ADDRESS, else grpc.sock beside the ring socket that NEURON_RT_ADDRESS or the
-// per-user default names. FAILED_PRECONDITION: the per-user directory is not ours or open to
-// others.
+// NEURON_RT_GRPC_ADDRESS, else neurond.grpc.sock beside the ring socket neurond.sock which
+// NEURON_RT_ADDRESS or the per-user default names. FAILED_PRECONDITION: the per-user directory is
+// not ours or open to others.
 absl::StatusOr<std::string> ResolveGrpcAddress(const std::string& address);
 
 // Connects at the first call. `address` as ResolveGrpcAddress returned it. No TLS.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/text.h"
 
 namespace neurond {
@@ -57,10 +58,19 @@ class Lexer {
       const absl::StatusOr<Kind> quoted = String();
       return quoted.ok() ? absl::StatusOr<Kind>(Kind::kSymbol) : quoted;
     }
-    if (c == '@' || c == '%') {
+    if (c == '@') {
       ++at_;
-      Take(IsSuffixChar);
-      return c == '@' ? Kind::kSymbol : Kind::kValue;
+      Take(IsIdChar);
+      return Kind::kSymbol;
+    }
+    if (c == '%') {  // digits, or an identifier that may hold '-'
+      ++at_;
+      if (absl::ascii_isdigit(Peek(0))) {
+        Take([](char d) { return absl::ascii_isdigit(d); });
+      } else {
+        Take(IsSuffixChar);
+      }
+      return Kind::kValue;
     }
     if (IsIdStart(c)) {
       Take(IsIdChar);
@@ -249,6 +259,10 @@ absl::StatusOr<TensorType> ParseTensorType(std::string_view text) {
     if (__builtin_mul_overflow(elements, size, &elements)) return refuse("too many elements");
     type.sizes.push_back(size);
   }
+  if (elements > kElementsMax) return refuse(Cat("expected at most ", kElementsMax, " elements"));
+  if (type.sizes.size() > static_cast<size_t>(kRankMax)) {
+    return refuse(Cat("expected at most ", kRankMax, " sizes"));
+  }
   type.dtype = ParseElementType(rest);
   if (!IsValid(type.dtype)) return refuse("no element type that this daemon knows");
   return type;
@@ -296,6 +310,11 @@ absl::StatusOr<MlirFunction> FindMain(std::string_view source,
   MlirFunction function;
   function.begin = begin;
   if (absl::Status s = SignatureParser(source, tokens, name + 1).Parse(function); !s.ok()) return s;
+  const size_t tensors = std::max(function.inputs.size(), function.outputs.size());
+  if (tensors > static_cast<size_t>(kGrpcTensorsMax)) {
+    return absl::InvalidArgumentError(Cat("StableHLO module: expected at most ", kGrpcTensorsMax,
+                                          " inputs and outputs of @main, saw ", tensors));
+  }
   return function;
 }
 

@@ -78,27 +78,29 @@ absl::Status RemoteExecution::AllocInputs() {
   }
   const absl::StatusOr<Session::Grant> grant = session_->ChangeGrant(kDevice, bytes);
   if (!grant.ok()) return grant.status();
-  // A declared tensor without elements takes no slot; a Buffer without elements takes one, with id
-  // 0.
+  // A declared tensor without elements takes no slot; its bytes are 0 and nothing is read or
+  // written.
+  const bool declared = program_.declared.has_value();
   for (const TensorType& type : signature_.inputs) {
     Slot slot{0, TensorBytes(type)};
-    if (slot.bytes > 0) {
+    if (slot.bytes > 0 || !declared) {
       slot.buffer = ++last_buffer_;
       const absl::Status s = session_->Alloc(slot.buffer, type.dtype, type.Elements(), kDevice);
       if (!s.ok()) return s;
+      program_inputs_.push_back(slot.buffer);
     }
-    if (slot.bytes > 0 || !program_.declared.has_value()) program_inputs_.push_back(slot.buffer);
     inputs_.push_back(slot);
   }
-  const size_t created =
-      signature_.outputs.size() - (program_.declared.has_value() ? 0 : program_.written.size());
+  const size_t created = signature_.outputs.size() - (declared ? 0 : program_.written.size());
   for (size_t i = 0; i < created; ++i) {
     Slot slot{0, TensorBytes(signature_.outputs[i])};
-    if (slot.bytes > 0) slot.buffer = ++last_buffer_;
-    if (slot.bytes > 0 || !program_.declared.has_value()) program_outputs_.push_back(slot.buffer);
+    if (slot.bytes > 0 || !declared) {
+      slot.buffer = ++last_buffer_;
+      program_outputs_.push_back(slot.buffer);
+    }
     outputs_.push_back(slot);
   }
-  if (!program_.declared.has_value()) {
+  if (!declared) {
     for (const int slot : program_.written) outputs_.push_back(inputs_[slot]);
   }
   return absl::OkStatus();
@@ -163,7 +165,7 @@ absl::Status RemoteExecution::Run(std::span<const int64_t> words) {
   execute.outputs = program_outputs_;
   execute.words = words;
   if (absl::Status s = session_->Execute(execute); !s.ok()) return s;
-  if (absl::Status s = WaitFor(last_seq_); !s.ok()) return s;
+  if (absl::Status s = WaitFor(last_seq_, /*may_stop=*/true); !s.ok()) return s;
   if (const DeferredErrorPtr error = session_->TakeError(kStream, -1, last_seq_)) {
     return FromDeferred(*error);
   }
@@ -180,21 +182,25 @@ absl::Status RemoteExecution::ReadOutput(int index, int64_t offset, std::span<ch
   read.bytes = static_cast<int64_t>(destination.size());
   read.buffer_offset = offset;
   if (absl::Status s = session_->Read(read); !s.ok()) return s;
-  if (absl::Status s = WaitFor(last_seq_); !s.ok()) return s;
+  // Not to be abandoned: the plugin writes to `destination`. The content is there, so this is
+  // short.
+  if (absl::Status s = WaitFor(last_seq_, /*may_stop=*/false); !s.ok()) return s;
   if (const DeferredErrorPtr error = session_->TakeError(kStream, -1, last_seq_)) {
     return FromDeferred(*error);
   }
   return absl::OkStatus();
 }
 
-absl::Status RemoteExecution::WaitFor(uint64_t seq) {
+absl::Status RemoteExecution::WaitFor(uint64_t seq, bool may_stop) {
   while (true) {
     session_->Pump();
     std::unique_lock lock(mutex_);
     if (completed_seq_ >= seq) return absl::OkStatus();
-    changed_.wait_for(lock, std::chrono::milliseconds(kGrpcPollMs),
-                      [&] { return woken_ || completed_seq_ >= seq || !closed_.empty(); });
+    changed_.wait_for(lock, std::chrono::milliseconds(kGrpcPollMs), [&] {
+      return woken_ || completed_seq_ >= seq || (may_stop && !closed_.empty());
+    });
     woken_ = false;
+    if (!may_stop) continue;
     if (!closed_.empty()) return absl::AbortedError(closed_);
     lock.unlock();
     if (cancelled_()) return absl::CancelledError("the call was cancelled");

@@ -67,7 +67,9 @@ class RemoteExecution final : private SessionObserver, private LiveSession {
   };
 
   absl::Status AllocInputs();
-  absl::Status WaitFor(uint64_t seq);
+  // Until the stream has passed `seq`, or the call is cancelled or the session closed, if it may
+  // stop.
+  absl::Status WaitFor(uint64_t seq, bool may_stop);
   absl::Status CheckComplete(int index) const;
 
   void OnCompleted(int stream, uint64_t seq) override;
