@@ -6,31 +6,35 @@ metadata to a request, tracer, run, outputs. `log` has one entry (name, content 
 
 import torch
 import trace_harness
-from torch_neuronx._trace import device, dtypes, graphs, trace
+from torch_neuronx._trace import device, graphs, trace
 
-import program_interpreter
+import program_interpreter  # isort: skip
 
 log = []
-_programs = {}
 _hashes = {}
+_saved = []
 
 
 def install():
-    if getattr(install, "done", False):
+    """Until `uninstall`; compiled graphs of real neuron tensors don't work in between."""
+    if _saved:
         return
-    install.done = True
+    _saved.append(
+        (device.DEVICE, graphs._register, graphs.run, torch.backends.cuda.flash_sdp_enabled())
+    )
     device.DEVICE = torch.device("cpu")
-    graphs._register = _register
+    graphs._register, graphs.run = _register, run_graph
     # Flash attention for the CPU is the CPU's own op; neuron has one of its own.
     torch.backends.cuda.enable_flash_sdp(False)
-    lib = torch.library.Library("neuron", "FRAGMENT")
-    lib.define("run_graph(int graph, Tensor[] tensors, Scalar[] scalars) -> Tensor[]")
-    lib.impl("run_graph", run_graph, "CompositeExplicitAutograd")
-    install.lib = lib
+
+
+def uninstall():
+    device.DEVICE, graphs._register, graphs.run, flash = _saved.pop()
+    torch.backends.cuda.enable_flash_sdp(flash)
 
 
 def _register(graph):
-    graph_id = len(_hashes)
+    graph_id = (1 << 40) + len(_hashes)
     _hashes[graph_id] = (graph.name, graph.content_hash, graph.mutated)
     return graph_id
 
@@ -64,6 +68,3 @@ def run_graph(graph, tensors, scalars):
     for entry in entries:
         assert entry[0] == "new"
     return list(created)
-
-
-__all__ = ["dtypes", "install", "log", "run_graph"]

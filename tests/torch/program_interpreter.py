@@ -46,7 +46,9 @@ class _Run:
             assert buffer.dim() == 1 and buffer.numel() == spec.elements
             assert dtypes.FROM_TORCH[buffer.dtype] == spec.dtype
         self.program, self.buffers, self.words = program, [b.clone() for b in buffers], words
-        self.seed = (words[program.seed_word], words[program.offset_word]) if program.offsets_used else None
+        self.seed = (
+            (words[program.seed_word], words[program.offset_word]) if program.offsets_used else None
+        )
         self.values = [self.view(self.buffers[i.buffer], i.view).clone() for i in program.inputs]
         for scalar in program.scalars:
             number = {1: bool, 8: int, 13: float}[scalar.dtype](words[scalar.word])
@@ -137,7 +139,9 @@ class _Run:
             return torch.tensor(self.seed, dtype=torch.int64)
         state, delta, size, dtype = args
         # A backward graph draws from the reservation that its forward graph made and saved.
-        assert 0 <= delta and (self.seed is None or delta + math.prod(size) <= self.program.offsets_used)
+        assert 0 <= delta and (
+            self.seed is None or delta + math.prod(size) <= self.program.offsets_used
+        )
         seed, offset = state.tolist()
         generator = torch.Generator().manual_seed((seed * 1000003 + offset + delta) % 2**63)
         if name == "random_bits":
@@ -151,7 +155,9 @@ class _Run:
             if not isinstance(value, torch.Tensor):
                 value = torch.tensor(value)
             if out.WhichOneof("to") == "create":
-                dense = torch.empty_strided(value.shape, tuple(out.create.strides), dtype=value.dtype)
+                dense = torch.empty_strided(
+                    value.shape, tuple(out.create.strides), dtype=value.dtype
+                )
                 created.append(dense.copy_(value))
             else:
                 target = self.view(self.buffers[out.write.buffer], out.write.view)

@@ -14,9 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _without_shim():
-    """The package is usable for tracing before or without its C++ part."""
-    if "torch_neuronx" in sys.modules:
-        return
+    """The tracing side alone, where the C++ part is not built."""
     package = types.ModuleType("torch_neuronx")
     package.__path__ = [str(ROOT / "client" / "torch" / "torch_neuronx")]
     sys.modules["torch_neuronx"] = package
@@ -25,42 +23,47 @@ def _without_shim():
     module.is_available = module.is_initialized = lambda: False
     module.device_count, module.current_device = lambda: 1, lambda: 0
     module._is_in_bad_fork = lambda: False
+    module.synchronize = module.manual_seed_all = lambda *args: None
     torch._register_device_module("neuron", module)
 
 
-def prepare():
-    try:
-        import torch_neuronx  # noqa: F401
-    except ImportError:
-        _without_shim()
-    if not hasattr(torch, "neuron"):
-        _without_shim()
-
-
-_without_shim()
+try:
+    import torch_neuronx  # noqa: F401
+except ImportError:
+    _without_shim()
 
 from torch_neuronx._trace import dtypes  # noqa: E402
 from torch_neuronx._trace.trace import resolve, trace  # noqa: E402
 
 import program_interpreter  # noqa: E402  isort: skip
 
-SETTINGS = {"float64": "native", "deterministic": False, "precision": "highest", "default_dtype": 12}
+SETTINGS = {
+    "float64": "native",
+    "deterministic": False,
+    "precision": "highest",
+    "default_dtype": 12,
+}
 
 
 class Request:
     """args of an op call on CPU tensors -> the request dict, the flat buffers and the run-time words."""
 
-    def __init__(self, op, args, kwargs=None, static=()):
+    def __init__(self, op, args, kwargs=None, static=(), run_time=()):
         self.func = resolve(op)
         self.op, self.args, self.kwargs = op, list(args), dict(kwargs or {})
         self.storages, self.buffers, self.tensors = [], [], []
         self.words, self.scalars, self.static = [], [], set(static)
+        self.run_time = set(run_time)  # names of plain float arguments to pass as run-time scalars
         self.entries = [self.entry(spec, value) for spec, value in self.bound()]
         self.before = [self.flat(s) for s in self.storages]
 
     def bound(self):
         for i, spec in enumerate(self.func._schema.arguments):
-            value = self.args[i] if i < len(self.args) else self.kwargs.get(spec.name, spec.default_value)
+            value = (
+                self.args[i]
+                if i < len(self.args)
+                else self.kwargs.get(spec.name, spec.default_value)
+            )
             yield spec, value
 
     def entry(self, spec, value):
@@ -73,13 +76,28 @@ class Request:
         kind = str(spec.type)
         if kind == "List[number]" and value is not None:
             return ("scalars", [self.scalar(v) for v in value])
-        if isinstance(value, (bool, int, float, complex)) and ("number" in kind or kind == "Tensor"):
+        if isinstance(value, (bool, int, float, complex)) and (
+            "number" in kind or kind == "Tensor"
+        ):
             return ("cpu", self.scalar(value))
-        if spec.name == "device" and value is None:
-            return ("value", None)
+        if spec.name in self.run_time:
+            return ("cpu", self.scalar(value))
         return ("value", value)
 
     def tensor(self, t):
+        if t.numel() == 0:
+            entry = (
+                -1,
+                dtypes.FROM_TORCH[t.dtype],
+                tuple(t.shape),
+                tuple(t.stride()),
+                True,
+                False,
+                False,
+                False,
+            )
+            self.tensors.append(entry)
+            return len(self.tensors) - 1
         storage = t.untyped_storage()
         for b, (s, _) in enumerate(self.storages):
             if s._cdata == storage._cdata:
@@ -92,7 +110,16 @@ class Request:
         span = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) if t.numel() else 0
         whole = t.storage_offset() == 0 and span == elements
         self.tensors.append(
-            (b, dtypes.FROM_TORCH[t.dtype], tuple(t.shape), tuple(t.stride()), whole, t.is_conj(), t.is_neg(), False)
+            (
+                b,
+                dtypes.FROM_TORCH[t.dtype],
+                tuple(t.shape),
+                tuple(t.stride()),
+                whole,
+                t.is_conj(),
+                t.is_neg(),
+                False,
+            )
         )
         if not whole:
             self.words.append(t.storage_offset())
@@ -127,7 +154,9 @@ def output_entries(request, func, out):
     tensors = [v for _, v in request.bound()]
     flat = []
     for v in tensors:
-        flat += [t for t in (v if isinstance(v, (list, tuple)) else [v]) if isinstance(t, torch.Tensor)]
+        flat += [
+            t for t in (v if isinstance(v, (list, tuple)) else [v]) if isinstance(t, torch.Tensor)
+        ]
     flat = [t for t in flat if not getattr(t, "cpu_scalar", False)]
 
     def one(value):
@@ -140,7 +169,12 @@ def output_entries(request, func, out):
                 return ("arg", i)
         from torch_neuronx._trace.trace import dense_strides
 
-        return ("new", dtypes.FROM_TORCH[value.dtype], tuple(value.shape), dense_strides(value.shape, value.stride()))
+        return (
+            "new",
+            dtypes.FROM_TORCH[value.dtype],
+            tuple(value.shape),
+            dense_strides(value.shape, value.stride()),
+        )
 
     if not func._schema.returns:
         return []
@@ -149,9 +183,9 @@ def output_entries(request, func, out):
     return [one(out)]
 
 
-def call(op, *args, outputs=True, random=False, static=(), **kwargs):
+def call(op, *args, outputs=True, random=False, static=(), run_time=(), **kwargs):
     """Traces the op, interprets its Program, and compares with the op run on the CPU. Returns the tracer's result."""
-    request = Request(op, args, kwargs, static)
+    request = Request(op, args, kwargs, static, run_time)
     out = request.func(*request.args, **request.kwargs)
     entries = output_entries(request, request.func, out)
     result = trace(request.request(entries if outputs else None))
@@ -176,7 +210,11 @@ def compare(out, entries, created, op):
                 one(v, e)
         elif entry[0] == "new":
             fresh = next(created)
-            assert fresh.dtype == value.dtype and fresh.shape == value.shape, (op, fresh.dtype, value.dtype)
+            assert fresh.dtype == value.dtype and fresh.shape == value.shape, (
+                op,
+                fresh.dtype,
+                value.dtype,
+            )
             close(fresh, value, f"{op}: a result")
 
     values = out if isinstance(out, tuple) and len(entries) > 1 else [out]
@@ -187,7 +225,9 @@ def compare(out, entries, created, op):
 
 def close(got, want, what):
     if want.dtype.is_floating_point or want.is_complex():
-        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True, msg=lambda m: f"{what}: {m}")
+        torch.testing.assert_close(
+            got, want, rtol=1e-4, atol=1e-5, equal_nan=True, msg=lambda m: f"{what}: {m}"
+        )
     else:
         assert torch.equal(got, want), f"{what}: {got} != {want}"
 

@@ -35,7 +35,9 @@ def _overload(name: str):
     return getattr(getattr(aten, packet), overload)
 
 
-def _convolution_overrideable(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+def _convolution_overrideable(
+    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+):
     return aten.convolution.default(
         x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
     )
@@ -46,7 +48,17 @@ def _convolution_backward_overrideable(
 ):
     bias_sizes = [weight.shape[1] * groups if transposed else weight.shape[0]]
     return aten.convolution_backward.default(
-        grad, x, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask
+        grad,
+        x,
+        weight,
+        bias_sizes,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+        output_mask,
     )
 
 
@@ -57,18 +69,21 @@ def _uninitialized(size, dtype=None, device=None, **_):
 
 
 def _uninitialized_like(x, dtype=None, device=None, **_):
-    return _uninitialized(x.shape, x.dtype if dtype is None else dtype, x.device if device is None else device)
+    return _uninitialized(
+        x.shape, x.dtype if dtype is None else dtype, x.device if device is None else device
+    )
 
 
 def _new_uninitialized(x, size, *_, dtype=None, device=None, **__):
-    return _uninitialized(size, x.dtype if dtype is None else dtype, x.device if device is None else device)
+    return _uninitialized(
+        size, x.dtype if dtype is None else dtype, x.device if device is None else device
+    )
 
 
 def _own_rules() -> dict:
     table = rng.rules()
     table[aten.convolution_overrideable.default] = _convolution_overrideable
     table[aten.convolution_backward_overrideable.default] = _convolution_backward_overrideable
-    table[aten.lift_fresh_copy.default] = lambda x: aten.clone.default(x)
     table[aten.empty.memory_format] = _uninitialized
     table[aten.empty_strided.default] = lambda size, stride, **kw: _uninitialized(size, **kw)
     table[aten.empty_permuted.default] = lambda size, layout, **kw: _uninitialized(size, **kw)
@@ -103,8 +118,8 @@ def table() -> dict:
 
 def _is_open(op) -> bool:
     """An op that is neither core ATen nor written in place: decomposed when torch knows how."""
-    if not isinstance(op, torch._ops.OpOverload):
-        return False
+    if not isinstance(op, torch._ops.OpOverload) or op._schema.name.startswith("aten::lift"):
+        return False  # (make_fx itself turns lifted constants into attributes)
     return torch.Tag.core not in op.tags and not op._schema.is_mutable and op.namespace == "aten"
 
 

@@ -99,7 +99,9 @@ def _for_cpu(gm, example_inputs):
         get_cpp_compiler()
         return compile_fx(gm, example_inputs)
     except Exception as e:  # no C++ compiler, no Inductor: plain PyTorch is right too
-        _warn_once(f"torch.compile: a graph without neuron tensors runs eagerly, since Inductor cannot run ({e})")
+        _warn_once(
+            f"torch.compile: a graph without neuron tensors runs eagerly, since Inductor cannot run ({e})"
+        )
         return gm.forward
 
 
@@ -161,9 +163,15 @@ class CompiledCall:
     def _give_up_on(self, reason: str, error) -> None:
         """Makes the op that `reason` names run eagerly; raises where that is not allowed or names nothing new."""
         names = {str(n.target) for n in self.gm.graph.nodes if n.op == "call_function"}
-        found = [op for op in re.findall(r"[a-z_]\w*\.\w+\.\w+", reason) if op in names and op not in self.eager_ops]
+        found = [
+            op
+            for op in re.findall(r"[a-z_]\w*\.\w+\.\w+", reason)
+            if op in names and op not in self.eager_ops
+        ]
         if not found or not fallback_allowed() or found[0].startswith("neuron."):
-            raise RuntimeError(f"torch.compile: the {self.name} graph cannot run on neuron: {reason}") from error
+            raise RuntimeError(
+                f"torch.compile: the {self.name} graph cannot run on neuron: {reason}"
+            ) from error
         _warn_once(f"torch.compile: {found[0]} cannot be lowered and runs eagerly between programs")
         self.eager_ops = self.eager_ops | {found[0]}
 
@@ -180,7 +188,9 @@ class _Plan:
         nodes = list(gm.graph.nodes)
         self.slot = {node: i for i, node in enumerate(nodes)}
         self.inputs = [self.slot[n] for n in nodes if n.op == "placeholder"]
-        self.constants = [(self.slot[n], _attribute(gm, n.target)) for n in nodes if n.op == "get_attr"]
+        self.constants = [
+            (self.slot[n], _attribute(gm, n.target)) for n in nodes if n.op == "get_attr"
+        ]
         self.output = next(n for n in nodes if n.op == "output").args[0]
         self.steps = [self._step(s, name, i) for i, s in enumerate(split(gm.graph, eager_ops))]
         self._plan_deaths()
@@ -240,11 +250,10 @@ class _ProgramStep:
         self.aliases = [(slot[node], self.tensors[i]) for node, i in graph.written]
         self.reads = {*self.tensors, *self.scalars}
         self.writes = {*self.results, *(a for a, _ in self.aliases)}
-        self.run_graph = torch.ops.neuron.run_graph.default
 
     def run(self, env) -> bool:
         scalars = [_number(env[s]) for s in self.scalars]
-        results = self.run_graph(self.graph.id, [env[t] for t in self.tensors], scalars)
+        results = graphs.run(self.graph.id, [env[t] for t in self.tensors], scalars)
         for slot, value in zip(self.results, results):
             env[slot] = value
         for slot, source in self.aliases:

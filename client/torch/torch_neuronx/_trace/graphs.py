@@ -13,9 +13,9 @@ import torch
 from . import dtypes, recorder
 from .errors import Refused
 from .rng import is_draw, is_state
-from .segments import Segment, written_input
+from .segments import Segment, literal, written_input
 from .serialize import ProgramBuilder
-from .trace import Words, add_inputs, add_scalar, dense_strides
+from .trace import Words, add_inputs, add_scalar, add_writes, dense_strides
 
 aten = torch.ops.aten
 
@@ -34,6 +34,10 @@ def _register(graph) -> int:
     from .. import _C
 
     return _C.register_graph(graph.content_hash, graph.mutated)
+
+
+def run(graph_id: int, tensors: list, scalars: list) -> list:
+    return torch.ops.neuron.run_graph.default(graph_id, tensors, scalars)
 
 
 def trace(request: dict) -> dict:
@@ -86,7 +90,10 @@ class _Canonical:
             args = self._arg([list(node.args), sorted(node.kwargs.items())])
             steps = self._arg(node.meta.get("neuron_steps"))
             lines.append(f"{node.target} {args} {steps} -> {self._value(node.meta.get('val'))}")
-        lines += [f"output {self.names[n]} {self._arg(list(n.meta['val'].stride()))}" for n in segment.outputs]
+        lines += [
+            f"output {self.names[n]} {self._arg(list(n.meta['val'].stride()))}"
+            for n in segment.outputs
+        ]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def _symbolic(self, value) -> str:
@@ -105,6 +112,9 @@ class _Canonical:
         if isinstance(arg, torch.fx.Node):
             if arg in self.names:
                 return self.names[arg]
+            constant = literal(arg)
+            if constant is not None:
+                return f"{constant.dtype} {constant.tolist()}"
             return self._value(arg.meta.get("val"))
         if isinstance(arg, (list, tuple)):
             return "[" + ", ".join(self._arg(a) for a in arg) + "]"
@@ -142,7 +152,9 @@ class _Binding:
 
     def run(self) -> dict:
         self._bind_symbols()
-        for node, ref in zip(self.segment.tensor_inputs, add_inputs(self.builder, self.request, self.words)):
+        for node, ref in zip(
+            self.segment.tensor_inputs, add_inputs(self.builder, self.request, self.words)
+        ):
             self.refs[node] = ref
         for j, node in enumerate(self.segment.scalar_inputs):
             self._bind_scalar(j, node)
@@ -150,12 +162,13 @@ class _Binding:
         for node in self.segment.nodes:
             self._emit(node, writes)
         outputs = [self._output(node) for node in self.segment.outputs]
-        for ref, i in writes:
-            buffer, dtype, sizes, strides, *_ = self.request["tensors"][i]
-            view = (dtype, tuple(sizes), tuple(strides), self.words.offset[i])
-            self.builder.write(ref, buffer, view)
+        add_writes(self.builder, self.request, self.words, writes)
         program = self.builder.build(
-            self.graph.name, self.words.count, self.words.count, self.steps, self.request["settings"]
+            self.graph.name,
+            self.words.count,
+            self.words.count,
+            self.steps,
+            self.request["settings"],
         )
         return {
             "status": "ok",
@@ -175,12 +188,16 @@ class _Binding:
         for node, tensor in zip(self.segment.tensor_inputs, self.request["tensors"]):
             shape = node.meta["val"].shape
             if len(shape) != len(tensor[2]):
-                raise Refused(f"{self.graph.name}: an input of another rank than the graph was captured with")
+                raise Refused(
+                    f"{self.graph.name}: an input of another rank than the graph was captured with"
+                )
             for size, given in zip(shape, tensor[2]):
                 if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                     self.integers.setdefault(size.node.expr, given)
                 if self._int(size) != given:
-                    raise Refused(f"{self.graph.name}: an input of size {given} where {size} was captured")
+                    raise Refused(
+                        f"{self.graph.name}: an input of size {given} where {size} was captured"
+                    )
 
     def _int(self, value):
         if isinstance(value, (torch.SymInt, torch.SymBool)):
@@ -200,7 +217,9 @@ class _Binding:
         scalar = self.request["scalars"][j]
         if j in self.static:
             if isinstance(value, torch.Tensor):
-                self.refs[node] = self.builder.constant([scalar[2]], dtypes.number_of(value.dtype), ())
+                self.refs[node] = self.builder.constant(
+                    [scalar[2]], dtypes.number_of(value.dtype), ()
+                )
             return
         dtype, _, hint, static = scalar
         is_tensor = isinstance(value, torch.Tensor)
@@ -223,13 +242,15 @@ class _Binding:
         if is_state(node):
             self.steps = self._int(node.meta["neuron_steps"])
             args = [self.steps]
-        if node.target in recorder._IDENTITY:
+        if node.target in recorder.IDENTITY:
             self.refs[node] = args[0]
             return
         self._check(node)
         value = node.meta["val"]
         results = value if isinstance(value, (list, tuple)) else [value]
-        refs = self.builder.node(str(node.target), args, [self._type(r) for r in results], user_stack(node))
+        refs = self.builder.node(
+            str(node.target), args, [self._type(r) for r in results], user_stack(node)
+        )
         if isinstance(value, (list, tuple)):
             self.lists[node] = refs
         else:
@@ -251,7 +272,9 @@ class _Binding:
         if self._sizes(source) != self._sizes(dest):
             sizes = list(self._sizes(dest))
             ref = self.builder.node(
-                "aten.expand.default", [ref, sizes, False], [(dtypes.number_of(dest.dtype), tuple(sizes))]
+                "aten.expand.default",
+                [ref, sizes, False],
+                [(dtypes.number_of(dest.dtype), tuple(sizes))],
             )[0]
         writes.append((ref, i))
         self.refs[target] = self.refs[node] = ref
@@ -271,6 +294,10 @@ class _Binding:
         if isinstance(arg, torch.fx.Node):
             if arg in self.refs:
                 return self.refs[arg]
+            constant = literal(arg)
+            if constant is not None:
+                self.refs[arg] = recorder.constant(self.builder, constant)
+                return self.refs[arg]
             value = arg.meta.get("val")
             if isinstance(value, (torch.SymInt, torch.SymBool, int, float, bool)):
                 return self._int(value)
@@ -289,6 +316,3 @@ class _Binding:
         strides = dense_strides(sizes, [self._int(s) for s in value.stride()])
         self.builder.create(self.refs[node], strides)
         return ("new", dtypes.number_of(value.dtype), sizes, strides)
-
-
-

@@ -19,12 +19,18 @@ from .serialize import ProgramBuilder, Ref
 aten = torch.ops.aten
 
 # Ops whose result is the same value as their input.
-_IDENTITY = {aten.detach.default, aten.alias.default, aten.lift_fresh.default, aten.lift.default}
-_CONSTANT_LIMIT = 4096  # elements of a tensor literal; larger ones do not belong into a program
+IDENTITY = {
+    aten.detach.default,
+    aten.alias.default,
+    aten.lift.default,
+    aten.lift_fresh.default,
+    aten.lift_fresh_copy.default,
+}
+CONSTANT_LIMIT = 4096  # elements of a tensor literal; larger ones do not belong into a program
 
 
 def op_name(func) -> str:
-    """"aten.add.Tensor" of an OpOverload."""
+    """ "aten.add.Tensor" of an OpOverload."""
     return str(func)
 
 
@@ -79,7 +85,7 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func in _IDENTITY and id(args[0]) in self._refs:
+        if func in IDENTITY and id(args[0]) in self._refs:
             out = func(*args, **kwargs)
             self.bind(out, self._refs[id(args[0])])
             return out
@@ -101,10 +107,13 @@ class Recorder(TorchDispatchMode):
             if results and not all(r is None for r in results):
                 return  # sizes and the like: a number, known now
         encoded = [self.encode(a, func) for a in schema_args(func, args, kwargs)]
-        if func in _IDENTITY:
+        if func in IDENTITY:
             self.bind(out, encoded[0])
             return
-        specs = [None if r is None else (dtypes.number_of(r.dtype), self._sizes(r, func)) for r in results]
+        specs = [
+            None if r is None else (dtypes.number_of(r.dtype), self._sizes(r, func))
+            for r in results
+        ]
         refs = self.builder.node(op_name(func), encoded, specs)
         for result, ref in zip(results, refs):
             if result is not None:
@@ -112,7 +121,9 @@ class Recorder(TorchDispatchMode):
 
     @staticmethod
     def _sizes(tensor, func) -> tuple:
-        return tuple(int(s) for s in tensor.shape)  # a symbolic size guards, which makes its scalar static
+        return tuple(
+            int(s) for s in tensor.shape
+        )  # a symbolic size guards, which makes its scalar static
 
     def encode(self, arg, func):
         if isinstance(arg, torch.Tensor):
@@ -132,7 +143,9 @@ class Recorder(TorchDispatchMode):
         from . import twins
 
         written = []
-        result = twins.run(func, args, kwargs, lambda target, value: written.append((target, value)), self)
+        result = twins.run(
+            func, args, kwargs, lambda target, value: written.append((target, value)), self
+        )
         for target, value in written:
             if self._refs.get(id(target)) is None or target._is_view() or self._has_views(target):
                 raise Refused(f"{op_name(func)}: a decomposition that writes through a view")
@@ -144,7 +157,9 @@ class Recorder(TorchDispatchMode):
     def _has_views(self, target) -> bool:
         storage = target.untyped_storage()._cdata
         return any(
-            t is not target and isinstance(t, torch.Tensor) and t.untyped_storage()._cdata == storage
+            t is not target
+            and isinstance(t, torch.Tensor)
+            and t.untyped_storage()._cdata == storage
             for t in self._alive
         )
 
@@ -160,13 +175,16 @@ def conform(value: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 def constant(builder: ProgramBuilder, tensor: torch.Tensor) -> Ref:
     """A real CPU tensor as a literal."""
-    if tensor.numel() > _CONSTANT_LIMIT:
+    if tensor.numel() > CONSTANT_LIMIT:
         raise Refused(f"a constant tensor of {tensor.numel()} elements inside a program")
     dtype = dtypes.number_of(tensor.dtype)
     numbers = tensor.detach().reshape(-1).tolist()
     if tensor.is_complex():
         f64 = dtypes.F64
-        parts = [builder.constant([getattr(z, p) for z in numbers], f64, tensor.shape) for p in ("real", "imag")]
+        parts = [
+            builder.constant([getattr(z, p) for z in numbers], f64, tensor.shape)
+            for p in ("real", "imag")
+        ]
         c128 = dtypes.FROM_TORCH[torch.complex128]
         ref = builder.node("aten.complex.default", parts, [(c128, tuple(tensor.shape))])[0]
         return builder.cast(ref, dtype, tensor.shape)

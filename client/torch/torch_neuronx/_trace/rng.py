@@ -149,7 +149,10 @@ def _int_limit(dtype):
     if dtype == torch.bool:
         return 2
     if dtype.is_floating_point:
-        return 2 ** {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}[dtype] + 1
+        return (
+            2 ** {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}[dtype]
+            + 1
+        )
     return min(torch.iinfo(dtype).max + 1, 2**63)
 
 
@@ -162,7 +165,9 @@ def _flip_coins(size, p, dtype):
 
 def _dropout(x, p, train):
     if train is False or p == 0:
-        return aten.clone.default(x), aten.full.default(x.shape, True, dtype=torch.bool, device=x.device)
+        return aten.clone.default(x), aten.full.default(
+            x.shape, True, dtype=torch.bool, device=x.device
+        )
     if p == 1:
         zeros = aten.full.default(x.shape, 0, dtype=x.dtype, device=x.device)
         return zeros, aten.full.default(x.shape, False, dtype=torch.bool, device=x.device)
@@ -180,13 +185,17 @@ def _exponential(x, lambd=1.0, generator=None):
 
 def _geometric(x, p, generator=None):
     u = _uniform(x.shape, torch.float32)
-    draw = aten.div.Tensor(aten.log1p.default(aten.neg.default(u)), math.log1p(-p) if p < 1 else -math.inf)
+    draw = aten.div.Tensor(
+        aten.log1p.default(aten.neg.default(u)), math.log1p(-p) if p < 1 else -math.inf
+    )
     return _cast(aten.clamp_min.default(aten.ceil.default(draw), 1.0), x.dtype)
 
 
 def _cauchy(x, median=0, sigma=1, generator=None):
     u = aten.sub.Tensor(_uniform(x.shape, x.dtype), 0.5)
-    return aten.add.Tensor(aten.mul.Tensor(aten.tan.default(aten.mul.Tensor(u, math.pi)), sigma), median)
+    return aten.add.Tensor(
+        aten.mul.Tensor(aten.tan.default(aten.mul.Tensor(u, math.pi)), sigma), median
+    )
 
 
 def _affine_normal(size, dtype, mean, std):
@@ -222,10 +231,14 @@ def rules() -> dict:
 
     table = {
         aten.rand.default: lambda size, dtype=None, **kw: _uniform(size, _float_dtype(dtype)),
-        aten.rand.generator: lambda size, generator=None, dtype=None, **kw: _uniform(size, _float_dtype(dtype)),
+        aten.rand.generator: lambda size, generator=None, dtype=None, **kw: _uniform(
+            size, _float_dtype(dtype)
+        ),
         aten.rand_like.default: lambda x, dtype=None, **kw: _uniform(x.shape, like(x, dtype)),
         aten.randn.default: lambda size, dtype=None, **kw: _normal(size, _float_dtype(dtype)),
-        aten.randn.generator: lambda size, generator=None, dtype=None, **kw: _normal(size, _float_dtype(dtype)),
+        aten.randn.generator: lambda size, generator=None, dtype=None, **kw: _normal(
+            size, _float_dtype(dtype)
+        ),
         aten.randn_like.default: lambda x, dtype=None, **kw: _normal(x.shape, like(x, dtype)),
         aten.uniform.default: lambda x, low=0.0, high=1.0, generator=None: aten.add.Tensor(
             aten.mul.Tensor(_uniform(x.shape, x.dtype), high - low), low
@@ -249,7 +262,9 @@ def rules() -> dict:
         aten.log_normal.default: lambda x, mean=1.0, std=2.0, generator=None: aten.exp.default(
             _affine_normal(x.shape, x.dtype, mean, std)
         ),
-        aten.random.default: lambda x, generator=None: _integers(x.shape, 0, _int_limit(x.dtype), x.dtype),
+        aten.random.default: lambda x, generator=None: _integers(
+            x.shape, 0, _int_limit(x.dtype), x.dtype
+        ),
         aten.random.to: lambda x, to, generator=None: _integers(x.shape, 0, to, x.dtype),
         getattr(aten.random, "from"): lambda x, start, to, generator=None: _integers(
             x.shape, start, _int_limit(x.dtype) if to is None else to, x.dtype
@@ -267,7 +282,9 @@ def rules() -> dict:
             return _integers(size, low, args[at], torch.int64 if dtype is None else dtype)
 
         table[getattr(aten.randint, overload)] = randint
-    table[aten.randint_like.default] = lambda x, high, dtype=None, **kw: _integers(x.shape, 0, high, like(x, dtype))
+    table[aten.randint_like.default] = lambda x, high, dtype=None, **kw: _integers(
+        x.shape, 0, high, like(x, dtype)
+    )
     table[aten.randint_like.low_dtype] = lambda x, low, high, dtype=None, **kw: _integers(
         x.shape, low, high, like(x, dtype)
     )

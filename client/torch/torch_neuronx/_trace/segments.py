@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from .device import is_ours
+from .recorder import CONSTANT_LIMIT, IDENTITY
 
 aten = torch.ops.aten
 
@@ -57,6 +58,17 @@ def is_scalar(node: fx.Node) -> bool:
     return isinstance(value, (torch.SymInt, torch.SymFloat, int, float, bool))
 
 
+def literal(node: fx.Node):
+    """The real CPU tensor that a node stands for (a small constant of the user's code), else None."""
+    if node.op == "get_attr":
+        value = operator.attrgetter(node.target)(node.graph.owning_module)
+        is_small = isinstance(value, torch.Tensor) and value.numel() <= CONSTANT_LIMIT
+        return value if is_small and value.device.type == "cpu" else None
+    if node.op == "call_function" and node.target in IDENTITY:
+        return literal(node.args[0])
+    return None
+
+
 def is_size(node: fx.Node) -> bool:
     """An integer that follows from the sizes and integers that the graph is called with."""
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, int))
@@ -76,6 +88,8 @@ def _belongs(node: fx.Node, eager_ops) -> bool:
     if str(node.target) in eager_ops:
         return False
     for source in node.all_input_nodes:
+        if literal(source) is not None:
+            continue
         if on_device(source) is None and not is_scalar(source):
             return False
         if on_device(source) not in (None, device):
@@ -98,7 +112,9 @@ def _is_view(node: fx.Node) -> bool:
         return _is_view(node.args[0])
     if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
         return False
-    return on_device(node) is not None and any(r.alias_info is not None for r in node.target._schema.returns)
+    return on_device(node) is not None and any(
+        r.alias_info is not None for r in node.target._schema.returns
+    )
 
 
 def views_last(graph: fx.Graph) -> None:
@@ -127,12 +143,16 @@ def views_last(graph: fx.Graph) -> None:
         return node
 
     def replace(node):
-        if not _is_view(node) or any(_is_written(user) and user.args[0] is base(node) for user in base(node).users):
+        if not _is_view(node) or any(
+            _is_written(user) and user.args[0] is base(node) for user in base(node).users
+        ):
             return node
         return copy(node)
 
     output.args = fx.map_arg(output.args, replace)
-    graph.eliminate_dead_code(is_impure_node=lambda n: n.op != "call_function" or _is_written(n) or n.is_impure())
+    graph.eliminate_dead_code(
+        is_impure_node=lambda n: n.op != "call_function" or _is_written(n) or n.is_impure()
+    )
 
 
 class _Ranks:
@@ -151,7 +171,7 @@ class _Ranks:
     def _place(self, node, parity) -> int:
         if parity == 0:
             # Integers are bound, not waited for.
-            sources = [s for s in node.all_input_nodes if not is_size(s)]
+            sources = [s for s in node.all_input_nodes if not is_size(s) and literal(s) is None]
         else:
             sources = node.all_input_nodes
         least = max((self.rank[s] for s in sources), default=-1)
@@ -192,7 +212,9 @@ def split(graph: fx.Graph, eager_ops=frozenset()) -> list:
 
 def _merge_eager_order(steps, ranks):
     """Eager nodes of one rank keep the graph's order (their groups differ by device)."""
-    key = {id(s): (ranks.rank[s.node], ranks.position[s.node]) for s in steps if isinstance(s, Eager)}
+    key = {
+        id(s): (ranks.rank[s.node], ranks.position[s.node]) for s in steps if isinstance(s, Eager)
+    }
     for s in steps:
         if isinstance(s, Segment):
             key[id(s)] = (ranks.rank[s.nodes[0]], ranks.position[s.nodes[0]])
@@ -213,12 +235,18 @@ def written_input(node: fx.Node):
 
 def _interface(segment: Segment, graph, returned) -> None:
     inside = set(segment.nodes)
-    symbols = [n for n in graph.nodes if n.op == "placeholder" and isinstance(n.meta.get("val"), torch.SymInt)]
+    symbols = [
+        n
+        for n in graph.nodes
+        if n.op == "placeholder" and isinstance(n.meta.get("val"), torch.SymInt)
+    ]
     for node in segment.nodes:
         for source in node.all_input_nodes:
-            if source in inside or is_size(source):
+            if source in inside or is_size(source) or literal(source) is not None:
                 continue
-            place = segment.tensor_inputs if on_device(source) is not None else segment.scalar_inputs
+            place = (
+                segment.tensor_inputs if on_device(source) is not None else segment.scalar_inputs
+            )
             if source not in place:
                 place.append(source)
     segment.scalar_inputs += [n for n in symbols if n not in segment.scalar_inputs]

@@ -25,7 +25,12 @@ from .serialize import ProgramBuilder
 aten = torch.ops.aten
 
 _lock = threading.RLock()
-_DYNAMIC = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode, Dynamic)
+_DYNAMIC = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    GuardOnDataDependentSymNode,
+    Dynamic,
+)
 
 
 def trace(request: dict) -> dict:
@@ -47,7 +52,7 @@ def trace(request: dict) -> dict:
 
 
 def dotted(name: str) -> str:
-    """"aten::add" -> "aten.add.default"."""
+    """ "aten::add" -> "aten.add.default"."""
     name = name.replace("::", ".")
     return name if name.count(".") > 1 else name + ".default"
 
@@ -88,7 +93,9 @@ def _trace_op(request: dict) -> dict:
             continue
         except (Refused, *_DYNAMIC):
             raise
-        except Exception:  # torch's own code may not take symbolic numbers: once more with their values
+        except (
+            Exception
+        ):  # torch's own code may not take symbolic numbers: once more with their values
             if len(static) == len(request["scalars"]):
                 raise
             static = set(range(len(request["scalars"])))
@@ -143,13 +150,35 @@ def scalar_word_dtype(dtype: int) -> int:
 
 
 def add_inputs(builder: ProgramBuilder, request: dict, words: Words) -> list:
-    """Buffers and tensor inputs; the Refs of the inputs."""
+    """Buffers and tensor inputs; a Ref per tensor. One without elements has no Buffer and is a constant."""
     for dtype, elements in request["buffers"]:
         builder.buffer(dtype, elements)
     refs = []
-    for i, (buffer, dtype, sizes, strides, *_) in enumerate(request["tensors"]):
-        refs.append(builder.input(buffer, (dtype, tuple(sizes), tuple(strides), words.offset[i])))
+    for i, (buffer, dtype, sizes, *_) in enumerate(request["tensors"]):
+        if buffer < 0:
+            refs.append(empty_constant(builder, dtype, sizes))
+        else:
+            refs.append(builder.input(buffer, view_of(request, words, i)))
     return refs
+
+
+def view_of(request: dict, words: "Words", i: int) -> tuple:
+    """The View of tensor i: (dtype, sizes, strides, offset word)."""
+    _, dtype, sizes, strides, *_ = request["tensors"][i]
+    return dtype, tuple(sizes), tuple(strides), words.offset[i]
+
+
+def empty_constant(builder: ProgramBuilder, dtype: int, sizes):
+    args = [list(sizes), 0, dtypes.TO_TORCH[dtype], None, None, None]
+    return builder.node("aten.full.default", args, [(dtype, tuple(sizes))])[0]
+
+
+def add_writes(builder: ProgramBuilder, request: dict, words: "Words", writes) -> None:
+    """writes: (Ref, index of the written tensor), in order."""
+    for ref, i in writes:
+        buffer = request["tensors"][i][0]
+        if buffer >= 0:
+            builder.write(ref, buffer, view_of(request, words, i))
 
 
 def add_scalar(builder: ProgramBuilder, words: Words, j: int, scalar):
@@ -190,18 +219,28 @@ class _Attempt:
         with self.mode, self.recorder, use_stream(self.recorder.rng):
             self.logical = [self._resolve_bits(i) for i in range(len(self.fakes))]
             args, kwargs = self._arguments()
-            out = twins.run(self.func, args, kwargs, lambda target, value: writes.append((target, value)))
+            out = twins.run(
+                self.func, args, kwargs, lambda target, value: writes.append((target, value))
+            )
             writes = [(self._index(t), self._prepare_write(t, v)) for t, v in writes]
             outputs = self._outputs(out)
-        for i, value in writes:
-            buffer, dtype, sizes, strides, *_ = self.request["tensors"][i]
-            view = (dtype, tuple(sizes), tuple(strides), self.words.offset[i])
-            self.builder.write(self.recorder.ref(value), buffer, view)
+        writes = [(self.recorder.ref(value), i) for i, value in writes]
+        add_writes(self.builder, self.request, self.words, writes)
         offsets = self._offsets()
         program = self.builder.build(
-            dotted(self.request["op"]), self.words.count, self.words.count, offsets, self.request["settings"]
+            dotted(self.request["op"]),
+            self.words.count,
+            self.words.count,
+            offsets,
+            self.request["settings"],
         )
-        return {"status": "ok", "program": program, "outputs": outputs, "static": [], "offsets": offsets}
+        return {
+            "status": "ok",
+            "program": program,
+            "outputs": outputs,
+            "static": [],
+            "offsets": offsets,
+        }
 
     def _offsets(self) -> int:
         used = self.recorder.rng.used
@@ -226,7 +265,10 @@ class _Attempt:
     def _empty(self, sizes, strides, dtype, where=None):
         with self.mode:
             return aten.empty_strided.default(
-                list(sizes), list(strides), dtype=dtypes.TO_TORCH[dtype], device=where or device.DEVICE
+                list(sizes),
+                list(strides),
+                dtype=dtypes.TO_TORCH[dtype],
+                device=where or device.DEVICE,
             )
 
     def _fake(self, tensor, ref):
@@ -286,7 +328,7 @@ class _Attempt:
         if kind == "tensor":
             return self.logical[x]
         if kind == "tensors":
-            return [None if i is None else self.logical[i] for i in x]
+            return [self._list_item(i) for i in x]
         if kind == "cpu":
             return self._scalar(x, "Tensor" in str(spec.type))
         if kind == "scalars":
@@ -294,6 +336,11 @@ class _Attempt:
         if isinstance(x, torch.device):
             return device.DEVICE if x.type == "neuron" else x
         return x
+
+    def _list_item(self, item):
+        if isinstance(item, tuple):  # a 0-dim CPU tensor among the list's tensors
+            return self._scalar(item[1], True)
+        return None if item is None else self.logical[item]
 
     def _scalar(self, j, as_tensor: bool):
         dtype, wrapped, value, _ = self.scalars[j]
@@ -312,7 +359,9 @@ class _Attempt:
         return fake
 
     def _takes_numbers(self) -> bool:
-        return torch._C._should_allow_numbers_as_tensors(self.func._schema.name.split("::")[1].rstrip("_"))
+        return torch._C._should_allow_numbers_as_tensors(
+            self.func._schema.name.split("::")[1].rstrip("_")
+        )
 
     def _wrapped_dtype(self, number):
         """The dtype that a Python number takes beside the call's tensors."""
@@ -339,12 +388,19 @@ class _Attempt:
         wanted = self.request["outputs"]
         if not self.func._schema.returns:
             return []
-        values = list(out) if isinstance(out, tuple) and len(self.func._schema.returns) > 1 else [out]
+        values = (
+            list(out) if isinstance(out, tuple) and len(self.func._schema.returns) > 1 else [out]
+        )
         entries = []
         for k, value in enumerate(values):
             expected = None if wanted is None else wanted[k]
             if isinstance(value, (list, tuple)):
-                entries.append([self._output(v, None if expected is None else expected[m]) for m, v in enumerate(value)])
+                entries.append(
+                    [
+                        self._output(v, None if expected is None else expected[m])
+                        for m, v in enumerate(value)
+                    ]
+                )
             else:
                 entries.append(self._output(value, expected))
         return entries
@@ -360,10 +416,17 @@ class _Attempt:
         if expected is not None and expected[0] == "arg":
             return expected
         if expected is None:
-            expected = ("new", dtypes.number_of(value.dtype), tuple(value.shape), dense_strides(value.shape, value.stride()))
+            expected = (
+                "new",
+                dtypes.number_of(value.dtype),
+                tuple(value.shape),
+                dense_strides(value.shape, value.stride()),
+            )
         _, dtype, sizes, strides = expected
         if tuple(value.shape) != tuple(sizes):
-            raise Refused(f"{self.func}: traced sizes {tuple(value.shape)}, the CPU's are {tuple(sizes)}")
+            raise Refused(
+                f"{self.func}: traced sizes {tuple(value.shape)}, the CPU's are {tuple(sizes)}"
+            )
         if dtypes.number_of(value.dtype) != dtype:
             value = torch.ops.prims.convert_element_type.default(value, dtypes.TO_TORCH[dtype])
         self.builder.create(self.recorder.ref(value), strides)

@@ -16,7 +16,17 @@ prims = torch.ops.prims
 
 _FACTORY_ARGS = ("dtype", "layout", "device", "pin_memory")
 # out= variants that compute in the out argument's dtype when none is given.
-_OUT_DTYPE = {"sum", "prod", "mean", "nansum", "cumsum", "cumprod", "logcumsumexp", "linalg_vector_norm", "softmax"}
+_OUT_DTYPE = {
+    "sum",
+    "prod",
+    "mean",
+    "nansum",
+    "cumsum",
+    "cumprod",
+    "logcumsumexp",
+    "linalg_vector_norm",
+    "softmax",
+}
 
 _hand = {}
 
@@ -105,7 +115,9 @@ def _by_schema(func, args, kwargs, write):
         else:
             call_args.append(value)
     if "out" in values and func._schema.name.removeprefix("aten::") in _OUT_DTYPE:
-        if call_kwargs.get("dtype") is None and any(a.name == "dtype" for a in twin._schema.arguments):
+        if call_kwargs.get("dtype") is None and any(
+            a.name == "dtype" for a in twin._schema.arguments
+        ):
             call_kwargs["dtype"] = targets[0].dtype
     out = twin(*call_args, **call_kwargs)
     results = list(out) if isinstance(out, (list, tuple)) else [out]
@@ -376,7 +388,10 @@ def _scaled(grad, grad_scale, maximize, write):
 def _opmath(*tensors):
     """Half-precision states are stepped in float32, as the CPU's fused kernel does."""
     half = (torch.float16, torch.bfloat16)
-    return [torch.ops.prims.convert_element_type(t, torch.float32) if t.dtype in half else t for t in tensors]
+    return [
+        torch.ops.prims.convert_element_type(t, torch.float32) if t.dtype in half else t
+        for t in tensors
+    ]
 
 
 def _adam_step(p, g, m, v, vmax, step, lr, beta1, beta2, weight_decay, eps, decoupled):
@@ -468,7 +483,15 @@ def _(write, self, found_inf, inv_scale):
 
 
 @_twin("_amp_update_scale_")
-def _(write, self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval):
+def _(
+    write,
+    self,
+    growth_tracker,
+    found_inf,
+    scale_growth_factor,
+    scale_backoff_factor,
+    growth_interval,
+):
     skipped = torch.ne(found_inf, 0)
     successes = growth_tracker + 1
     grow = torch.eq(successes, growth_interval)
