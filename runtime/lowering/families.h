@@ -13,6 +13,14 @@ void RegisterCompare(OpTable& table);
 void RegisterShape(OpTable& table);
 void RegisterCreate(OpTable& table);
 void RegisterReduce(OpTable& table);
+void RegisterActivation(OpTable& table);
+void RegisterSoftmax(OpTable& table);
+void RegisterNorm(OpTable& table);
+void RegisterBatchNorm(OpTable& table);
+void RegisterLoss(OpTable& table);
+void RegisterSymbolic(OpTable& table);
+void RegisterRandom(OpTable& table);
+void RegisterAttention(OpTable& table);
 void RegisterMatmul(OpTable& table);
 
 }  // namespace neurond::lowering

@@ -26,7 +26,9 @@ const OpTable& Table() {
     for (auto family :
          {lowering::RegisterUnary, lowering::RegisterBinary, lowering::RegisterCompare,
           lowering::RegisterShape, lowering::RegisterCreate, lowering::RegisterReduce,
-          lowering::RegisterMatmul}) {
+          lowering::RegisterMatmul, lowering::RegisterActivation, lowering::RegisterSoftmax,
+          lowering::RegisterNorm, lowering::RegisterBatchNorm, lowering::RegisterLoss,
+          lowering::RegisterSymbolic, lowering::RegisterRandom, lowering::RegisterAttention}) {
       family(*t);
     }
     return t;
