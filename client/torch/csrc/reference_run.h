@@ -1,0 +1,30 @@
+// The CPU reference run: the op, once, over zero-filled CPU tensors of the same metadata, aliasing and overlaps.
+//
+// If the CPU raises, that is the user's exception, in PyTorch's own words. Its outputs' dtypes, sizes and strides are the truth.
+// Not run: above limits of bytes and work, and for ops whose failure depends on values; then explicit checks stand in.
+//
+// Thread-safety: from any thread; runs CPU kernels, holds no lock. Does not move any generator of the user.
+
+#ifndef NEUROND_CLIENT_TORCH_CSRC_REFERENCE_RUN_H_
+#define NEUROND_CLIENT_TORCH_CSRC_REFERENCE_RUN_H_
+
+#include <vector>
+
+#include "client/torch/csrc/call.h"
+#include "client/torch/csrc/entry.h"
+
+namespace neurond::shim {
+
+struct Reference {
+  bool ran = false;
+  bool plain_values = false;  // returns something that is not a tensor: depends on data
+  bool aliases = false;       // returns a view of an argument that the schema does not promise
+  std::vector<ReturnSpec> returns;
+  std::vector<Entry::Resize> resizes;  // out= tensors that the op resized
+};
+
+Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::Stack& stack);
+
+}  // namespace neurond::shim
+
+#endif  // NEUROND_CLIENT_TORCH_CSRC_REFERENCE_RUN_H_

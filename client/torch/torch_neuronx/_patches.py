@@ -1,0 +1,36 @@
+"""Where torch itself does not know a renamed PrivateUse1 device, and has no hook for one."""
+
+import functools
+
+import torch
+
+
+def apply() -> None:
+    _dlpack()
+
+
+def _dlpack() -> None:
+    """Tensor.__dlpack_device__ compares with the literal "privateuse1" and would raise about an unknown device type."""
+    original = torch.Tensor.__dlpack_device__
+    original_dlpack = torch.Tensor.__dlpack__
+
+    def refuse():
+        raise BufferError(
+            "Can't export a tensor on a neuron device through DLPack: its memory belongs to the daemon and has no "
+            "address in this process. Use tensor.cpu() first."
+        )
+
+    @functools.wraps(original)
+    def dlpack_device(self):
+        if self.device.type == "neuron":
+            refuse()
+        return original(self)
+
+    @functools.wraps(original_dlpack)
+    def dlpack(self, *args, **kwargs):
+        if self.device.type == "neuron":
+            refuse()
+        return original_dlpack(self, *args, **kwargs)
+
+    torch.Tensor.__dlpack_device__ = dlpack_device
+    torch.Tensor.__dlpack__ = dlpack

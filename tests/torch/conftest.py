@@ -1,0 +1,74 @@
+"""Fixtures of tests/torch: one daemon for the whole run, with a socket, a log and a cache of its own."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+# Before torch is imported: its autoload reads these. Not pytest's tmp_path: a socket's path has 108 bytes at most.
+_HOME = pathlib.Path(tempfile.mkdtemp(prefix="neurond-torch-"))
+os.environ.setdefault("NEURON_RT_ADDRESS", str(_HOME / "neurond.sock"))
+os.environ.setdefault("NEURON_COMPILE_CACHE_URL", str(_HOME / "cache"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import torch  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    log = _HOME / "neurond.log"
+    if exitstatus and log.exists():
+        sys.stderr.write(f"\n--- {log} ---\n" + log.read_text(errors="replace")[-4000:])
+    shutil.rmtree(_HOME, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind():
+    """A test that leaves an unreported failure fails itself, not its successor."""
+    yield
+    if hasattr(torch, "neuron"):
+        torch.neuron.synchronize()
+
+
+@pytest.fixture
+def no_fallback():
+    import torch_neuronx
+
+    torch_neuronx.clear_op_tracking()
+    yield
+    assert not torch_neuronx.get_fallback_ops()
+
+
+@pytest.fixture
+def run_python():
+    """Runs a program in a process of its own, with a daemon of its own unless `env` says otherwise."""
+    homes = []
+
+    def run(code: str, check: bool = True, **env) -> subprocess.CompletedProcess:
+        home = pathlib.Path(tempfile.mkdtemp(prefix="neurond-p-"))
+        homes.append(home)
+        own = {
+            "NEURON_RT_ADDRESS": str(home / "neurond.sock"),
+            "NEURON_COMPILE_CACHE_URL": str(home / "cache"),
+        }
+        result = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | own | {k: str(v) for k, v in env.items()},
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+        if check:
+            assert result.returncode == 0, result.stdout + result.stderr
+        return result
+
+    yield run
+    for home in homes:
+        shutil.rmtree(home, ignore_errors=True)

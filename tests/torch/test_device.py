@@ -1,0 +1,73 @@
+"""The device is found, named and counted; indices that do not exist raise."""
+
+import pytest
+import torch
+
+import torch_neuronx
+
+
+def test_import_torch_alone_finds_the_device(run_python):
+    out = run_python(
+        "import torch; print(torch.device('neuron').type, torch.accelerator.current_accelerator(),"
+        "torch.neuron.is_available(), torch.neuron.is_initialized())"
+    )
+    assert out.stdout.split() == ["neuron", "neuron", "True", "False"]
+
+
+def test_every_name_for_the_device_works():
+    x = torch.ones(3)
+    for y in (x.to("neuron"), x.neuron(), x.to("neuron:0"), torch.ones(3, device="neuron")):
+        assert y.device == torch.device("neuron", 0)
+        assert y.is_neuron
+        assert y.cpu().tolist() == [1.0, 1.0, 1.0]
+
+
+def test_count_and_properties():
+    assert torch.neuron.device_count() == torch.accelerator.device_count() >= 1
+    properties = torch.neuron.get_device_properties(0)
+    assert properties.name
+    assert properties.total_memory > 0
+    assert torch.neuron.get_device_name() == properties.name
+
+
+def test_a_device_that_does_not_exist_raises():
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        torch.empty(1, device="neuron:99")
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        torch.neuron.set_device(99)
+
+
+def test_current_device_context():
+    last = torch.neuron.device_count() - 1
+    with torch.neuron.device(last):
+        assert torch.neuron.current_device() == last
+        assert torch.empty(1, device="neuron").device.index == last
+    assert torch.neuron.current_device() == 0
+
+
+def test_mixed_devices_raise_torchs_words():
+    x = torch.ones(3, device="neuron")
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        x + torch.ones(3)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.ones(3).add_(x)
+    if torch.neuron.device_count() > 1:
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            x + torch.ones(3, device="neuron:1")
+
+
+def test_copies_between_devices():
+    if torch.neuron.device_count() < 2:
+        pytest.skip("one device")
+    x = torch.arange(12.0).reshape(3, 4)
+    y = x.to("neuron:0").t().to("neuron:1")
+    assert y.device.index == 1
+    assert torch.equal(y.cpu(), x.t())
+    assert torch.equal((y * 2).cpu(), x.t() * 2)
+
+
+def test_package_names():
+    for name in torch_neuronx.__all__:
+        assert hasattr(torch_neuronx, name)
+    for name in ("is_available", "synchronize", "Stream", "Event", "memory_stats", "get_dynamo_metrics"):
+        assert hasattr(torch.neuron, name)

@@ -1,0 +1,101 @@
+"""Failures on the device: raised once, at a synchronizing call, with op, shapes, device and the user's line."""
+
+import pytest
+import torch
+
+INDEX_PROGRAM = """
+import torch
+x = torch.arange(4.0, device="neuron")
+i = torch.tensor([1, 9], device="neuron")
+def user_function():
+    return x[i]          # the line
+y = user_function()
+z = y + 1                # depends on it
+good = x * 2             # does not
+try:
+    torch.neuron.synchronize()
+except IndexError as e:
+    print(str(e))
+    assert "out of bounds" in str(e) or "out of range" in str(e), str(e)
+    assert "user_function" in str(e) and "line 6" in str(e), str(e)
+    assert "neuron:0" in str(e)
+else:
+    raise SystemExit("no error")
+torch.neuron.synchronize()   # reported once
+assert good.cpu().tolist() == [0.0, 2.0, 4.0, 6.0]
+"""
+
+
+def test_index_out_of_range_raises_once_with_the_line(run_python):
+    run_python(INDEX_PROGRAM)
+
+
+def test_reading_a_failed_tensor_raises():
+    x = torch.arange(4.0, device="neuron")
+    y = x[torch.tensor([7], device="neuron")]
+    with pytest.raises(IndexError):
+        y.cpu()
+    assert (x + 1).cpu().tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_integer_division_by_zero():
+    x = torch.tensor([4, 2], device="neuron")
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        torch.div(x, torch.tensor([2, 0], device="neuron"), rounding_mode="trunc").cpu()
+
+
+def test_a_backward_failure_names_the_forward_line(run_python):
+    run_python(
+        """
+import torch
+w = torch.randn(4, 3, device="neuron", requires_grad=True)
+index = torch.tensor([0, 3], device="neuron")
+def forward_function(i):
+    return torch.nn.functional.embedding(i, w)
+out = forward_function(index)
+index.fill_(11)          # the saved indices are now out of range
+try:
+    out.sum().backward()
+    torch.neuron.synchronize()
+except (IndexError, RuntimeError) as e:
+    print(e)
+else:
+    raise SystemExit("no error")
+"""
+    )
+
+
+def test_parameters_keep_their_last_values_after_a_failed_step():
+    w = torch.ones(3, device="neuron")
+    bad = torch.arange(3.0, device="neuron")[torch.tensor([5, 5, 5], device="neuron")]
+    w.sub_(bad)
+    with pytest.raises(IndexError):
+        torch.neuron.synchronize()
+    assert w.cpu().tolist() == [1.0, 1.0, 1.0]
+
+
+def test_out_of_memory_raises_at_the_call_and_does_not_stick():
+    free, total = torch.neuron.mem_get_info()
+    with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
+        torch.empty(total * 2, dtype=torch.uint8, device="neuron")
+    assert torch.ones(3, device="neuron").sum().item() == 3.0
+
+
+def test_strict_switch_forbids_the_cpu(run_python):
+    out = run_python(
+        "import torch; torch.nonzero(torch.ones(3, device='neuron'))",
+        check=False,
+        TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=1,
+    )
+    assert out.returncode != 0
+    assert "nonzero" in out.stderr
+
+
+def test_fallbacks_are_counted_and_warn_once():
+    import torch_neuronx
+
+    torch_neuronx.clear_op_tracking()
+    x = torch.tensor([0.0, 1.0, 2.0], device="neuron")
+    assert torch.nonzero(x).cpu().tolist() == [[1], [2]]
+    assert torch.nonzero(x).shape == (2, 1)
+    assert torch_neuronx.get_fallback_ops().count("aten::nonzero") == 2
