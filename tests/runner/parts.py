@@ -123,8 +123,10 @@ def sanitized(context: Context, preset: str, folders: set[str], env) -> Counts:
 def cpp(context: Context) -> Counts:
     """Every C++ test of the dev build that starts no daemon."""
     tests = ROOT / "build" / "dev" / "tests"
-    counts = ctest(context, "unit", tests / "unit")
-    return counts + ctest(context, "cts", tests / "cts")
+    counts = ctest(context, "cts", tests / "cts")
+    for folder in sorted(test_folders()):
+        counts += ctest(context, folder, tests / "unit" / folder)
+    return counts
 
 
 def integration(context: Context) -> Counts:
