@@ -5,15 +5,30 @@ user's dispatch modes, with Dynamo's frame hook set. None of that may leak into 
 """
 
 import contextlib
+import threading
 
 import torch
 from torch._C._dynamo import eval_frame
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._python_dispatch import _disable_current_modes
 
-# A fresh thread's keys.
-_INCLUDE = torch._C._dispatch_tls_local_include_set()
-_EXCLUDE = torch._C._dispatch_tls_local_exclude_set()
+
+
+def _fresh_keys() -> tuple:
+    """The dispatch keys of a thread that has done nothing: this module may be imported inside a kernel."""
+    seen = []
+
+    def look():
+        seen.append(torch._C._dispatch_tls_local_include_set())
+        seen.append(torch._C._dispatch_tls_local_exclude_set())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    return tuple(seen)
+
+
+_INCLUDE, _EXCLUDE = _fresh_keys()
 
 
 @contextlib.contextmanager

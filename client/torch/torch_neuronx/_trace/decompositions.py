@@ -15,19 +15,7 @@ aten = torch.ops.aten
 prims = torch.ops.prims
 
 # Ops of the lowering: one op there is faster, more exact or has a check that its decomposition lacks.
-_KEEP = """
-native_layer_norm.default native_layer_norm_backward.default
-_softmax.default _log_softmax.default _softmax_backward_data.default _log_softmax_backward_data.default
-convolution.default convolution_backward.default
-max_pool2d_with_indices.default max_pool2d_with_indices_backward.default
-_scaled_dot_product_fused_attention_overrideable.default
-_scaled_dot_product_fused_attention_overrideable_backward.default
-_native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default
-native_batch_norm_backward.default
-embedding.default embedding_dense_backward.default
-nll_loss_forward.default nll_loss_backward.default
-tril.default triu.default
-""".split()
+_KEEP = ["native_layer_norm.default", "native_layer_norm_backward.default", "_softmax.default", "_log_softmax.default", "_softmax_backward_data.default", "_log_softmax_backward_data.default", "convolution.default", "convolution_backward.default", "max_pool2d_with_indices.default", "max_pool2d_with_indices_backward.default", "_scaled_dot_product_fused_attention_overrideable.default", "_scaled_dot_product_fused_attention_overrideable_backward.default", "_native_batch_norm_legit_functional.default", "_native_batch_norm_legit_no_training.default", "native_batch_norm_backward.default", "embedding.default", "embedding_dense_backward.default", "nll_loss_forward.default", "nll_loss_backward.default", "tril.default", "triu.default"]
 
 
 def _overload(name: str):

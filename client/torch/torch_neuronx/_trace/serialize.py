@@ -22,14 +22,14 @@ _INT64 = range(-(2**63), 2**63)
 class Ref:
     """A value of the Program under construction."""
 
-    __slots__ = ("kind", "index", "result")
+    __slots__ = ("index", "kind", "result")
 
     def __init__(self, kind: str, index: int, result: int = 0):
         self.kind, self.index, self.result = kind, index, result
 
 
 class _Node:
-    __slots__ = ("op", "args", "results", "stack")
+    __slots__ = ("args", "op", "results", "stack")
 
     def __init__(self, op, args, results, stack):
         self.op, self.args, self.results, self.stack = op, args, results, stack

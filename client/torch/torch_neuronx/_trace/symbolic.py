@@ -5,7 +5,6 @@ trace holds for its value alone: `static` finds those.
 """
 
 import sympy
-import torch
 from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
