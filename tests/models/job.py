@@ -19,7 +19,7 @@ def traces() -> int:
     """How often this process's miss path ran Python to trace an op or a graph."""
     from torch_neuronx import metrics
 
-    return int(metrics.get_counter_value("traces") or 0)
+    return int(metrics.get_counter_value("neuron.traces") or 0)
 
 
 def main() -> None:
