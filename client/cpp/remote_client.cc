@@ -5,14 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/channel.h"
+#include "client/cpp/limits.h"
 
 namespace neurond::client {
 namespace {
-
-// Under gRPC's default of 4 MiB for one message, with room for types and sizes.
-constexpr int64_t kUnaryBytesMax = 3 << 20;
-// Fastest between 256 KiB and 1 MiB.
-constexpr size_t kChunkBytes = 512 << 10;
 
 int64_t Bytes(const v1::TensorType& type) {
   static constexpr int kBytes[] = {0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16};
@@ -114,7 +110,7 @@ absl::StatusOr<std::vector<v1::Tensor>> RemoteClient::Execute(const v1::CompileR
   for (const v1::Tensor& tensor : inputs) sent += static_cast<int64_t>(tensor.data().size());
   for (const v1::TensorType& type : program.signature().outputs()) received += Bytes(type);
   const size_t tensors = inputs.size() + program.signature().outputs_size();
-  const bool unary = std::max(sent, received) <= kUnaryBytesMax && tensors < 1000;
+  const bool unary = std::max(sent, received) <= kUnaryBytesMax && tensors <= kUnaryTensorsMax;
   return unary ? ExecuteUnary(program, inputs, options) : ExecuteStream(program, inputs, options);
 }
 

@@ -1,4 +1,4 @@
-// absl::Status as grpc::Status: the codes are the same numbers.
+// absl::Status as grpc::Status: the codes are the same numbers. Long texts are cut.
 //
 // Thread-safety: a pure function.
 
@@ -10,16 +10,14 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "server/grpc/limits.h"
 
 namespace neurond {
 
-// A message travels in a header: gRPC cuts the connection over 8 KiB of them, so long texts are cut
-// here.
 inline grpc::Status ToGrpc(const absl::Status& status) {
-  constexpr size_t kTextMax = 4000;
   if (status.ok()) return grpc::Status::OK;
-  std::string text(status.message().substr(0, kTextMax));
-  if (status.message().size() > kTextMax) text += " ...";
+  std::string text(status.message().substr(0, kGrpcErrorBytesMax));
+  if (status.message().size() > kGrpcErrorBytesMax) text += " ...";
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::move(text));
 }
 
