@@ -17,6 +17,7 @@
 #include "runtime/base/text.h"
 #include "server/grpc/device_service.h"
 #include "server/grpc/drain_signal.h"
+#include "server/grpc/limits.h"
 #include "server/grpc/program_service.h"
 
 namespace neurond {
@@ -72,6 +73,9 @@ class GrpcServerImpl final : public GrpcServer {
   void Configure(grpc::ServerBuilder& builder) {
     // Else a second daemon shares the port without a word.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    // A remote client whose machine is gone must not hold its session for hours.
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kGrpcKeepaliveMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kGrpcKeepaliveTimeoutMs);
     builder.SetMaxReceiveMessageSize(kGrpcMessageBytesMax);
     builder.SetMaxSendMessageSize(kGrpcMessageBytesMax);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);

@@ -289,7 +289,7 @@ absl::StatusOr<MlirFunction> FindMain(std::string_view source,
     if (is(i, "@\"main\"")) {
       return absl::InvalidArgumentError("StableHLO module: write the entry function as @main");
     }
-    if (!is(i, "@main")) continue;
+    if (!is(i, "@main") || (in_module && i == 1)) continue;  // the module may have that name too
     ++mentions;
     const bool qualified = i > 0 && (is(i - 1, "public") || is(i - 1, "private"));
     const size_t keyword = i - (qualified ? 2 : 1);

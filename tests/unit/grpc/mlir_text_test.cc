@@ -88,6 +88,10 @@ TEST(FindMainTest, TakesAModuleWithoutAModuleOp) {
   EXPECT_EQ(main->begin, 0u);
 }
 
+TEST(FindMainTest, TheModuleMayBeCalledMainToo) {
+  EXPECT_TRUE(Main("module @main { func.func @main() { } }").ok());
+}
+
 TEST(FindMainTest, RefusesWhatIsNotOneMainAtTheTop) {
   for (const char* source : {
            "module { }",
