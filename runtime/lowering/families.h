@@ -21,6 +21,11 @@ void RegisterLoss(OpTable& table);
 void RegisterSymbolic(OpTable& table);
 void RegisterRandom(OpTable& table);
 void RegisterAttention(OpTable& table);
+void RegisterConv(OpTable& table);
+void RegisterPool(OpTable& table);
+void RegisterIndex(OpTable& table);
+void RegisterScan(OpTable& table);
+void RegisterSort(OpTable& table);
 void RegisterMatmul(OpTable& table);
 
 }  // namespace neurond::lowering

@@ -24,11 +24,13 @@ const OpTable& Table() {
   static const OpTable* const table = [] {
     auto* t = new OpTable;
     for (auto family :
-         {lowering::RegisterUnary, lowering::RegisterBinary, lowering::RegisterCompare,
-          lowering::RegisterShape, lowering::RegisterCreate, lowering::RegisterReduce,
-          lowering::RegisterMatmul, lowering::RegisterActivation, lowering::RegisterSoftmax,
-          lowering::RegisterNorm, lowering::RegisterBatchNorm, lowering::RegisterLoss,
-          lowering::RegisterSymbolic, lowering::RegisterRandom, lowering::RegisterAttention}) {
+         {lowering::RegisterUnary,      lowering::RegisterBinary,   lowering::RegisterCompare,
+          lowering::RegisterShape,      lowering::RegisterCreate,   lowering::RegisterReduce,
+          lowering::RegisterMatmul,     lowering::RegisterConv,     lowering::RegisterPool,
+          lowering::RegisterIndex,      lowering::RegisterScan,     lowering::RegisterSort,
+          lowering::RegisterActivation, lowering::RegisterSoftmax,  lowering::RegisterNorm,
+          lowering::RegisterBatchNorm,  lowering::RegisterLoss,     lowering::RegisterSymbolic,
+          lowering::RegisterRandom,     lowering::RegisterAttention}) {
       family(*t);
     }
     return t;

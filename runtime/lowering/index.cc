@@ -1,0 +1,527 @@
+// Indexing by tensors. Every index is checked against its range: StableHLO would clamp it in
+// silence.
+#include "runtime/lowering/index.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/base/text.h"
+#include "runtime/lowering/families.h"
+#include "runtime/lowering/reduce.h"
+
+namespace neurond::lowering {
+namespace {
+
+std::string OutOfBounds(int dim, int64_t size) {
+  return Cat("index {value} is out of bounds for dimension ", dim, " with size ", size);
+}
+
+// int64 `index`, checked against [0, size): negative ones are errors too.
+Value Checked(Op& op, const Value& index, int64_t size, std::string message) {
+  Builder& b = op.b;
+  const Value i = b.Convert(index, DType::kI64);
+  const Value bad =
+      b.Or(b.Compare("LT", i, 0), b.Compare("GE", i, b.Int(DType::kI64, size, i.sizes)));
+  if (i.Elements() > 0) op.Check(ErrorKind::kIndex, std::move(message), bad, i);
+  return i;
+}
+
+Builder::Body Keep() {
+  return [](const Values& x) { return Values{x[1]}; };
+}
+
+Builder::Body With(Builder& b, std::string_view hlo) {
+  return [&b, hlo](const Values& x) { return Values{b.Binary(hlo, x[0], x[1])}; };
+}
+
+// --- embedding ---
+
+// Whole rows of a [V, ...] value: indices [...] -> [..., rest].
+Value TakeRows(Builder& b, const Value& table, const Value& index) {
+  GatherDims dims{{}, {0}, {0}, index.rank()};
+  Sizes slice = table.sizes;
+  slice[0] = 1;
+  for (int d = 1; d < table.rank(); ++d) dims.offset_dims.push_back(index.rank() + d - 1);
+  return b.Gather(table, index, dims, slice);
+}
+
+Values Embedding(Op& op) {
+  const Value table = op.Tensor(0);
+  if (table.rank() != 2) {
+    op.Invalid("'weight' must be 2-D");
+    return {table};
+  }
+  const Value index = Checked(op, op.Tensor(1), table.dim(0), "index out of range in self");
+  if (index.Elements() == 0 || table.Elements() == 0) {
+    return {op.b.Zeros(op.ResultDType(), op.ResultSizes())};
+  }
+  return {TakeRows(op.b, table, index)};
+}
+
+// (grad, indices, num_weights, padding_idx, scale_grad_by_freq)
+Values EmbeddingBackward(Op& op) {
+  Builder& b = op.b;
+  const Sizes& sizes = op.ResultSizes();
+  const Value index = b.Convert(op.Tensor(1), DType::kI64);
+  const int64_t n = index.Elements();
+  const DType wide = OpMath(op.ResultDType());
+  if (n == 0 || sizes.size() != 2 || sizes[0] * sizes[1] == 0)
+    return {b.Zeros(op.ResultDType(), sizes)};
+  const Value at = b.Reshape(index, {n, 1}), flat = b.Reshape(index, {n});
+  Value grad = b.Reshape(b.Convert(op.Tensor(0), wide), {n, sizes[1]});
+  if (op.Bool(4)) {
+    const Value counts = b.Scatter(b.Zeros(wide, {sizes[0]}), at, b.Fill(wide, 1, {n}),
+                                   {{}, {0}, {0}, 1}, With(b, "add"), false);
+    const Value mine = b.Gather(counts, at, {{}, {0}, {0}, 1}, {1});
+    grad = b.Div(grad, b.BroadcastInDim(mine, grad.sizes, {0}));
+  }
+  const Value padding = b.Compare("EQ", flat, b.Int(DType::kI64, op.Int(3), {n}));
+  grad = b.Select(b.BroadcastInDim(padding, grad.sizes, {0}), b.Zeros(wide, grad.sizes), grad);
+  return {
+      op.Out(b.Scatter(b.Zeros(wide, sizes), at, grad, {{1}, {0}, {0}, 1}, With(b, "add"), false))};
+}
+
+// --- advanced indexing ---
+
+// Index tensors (None: the whole dimension) over the leading dimensions of x, as one gather or
+// scatter.
+struct Advanced {
+  Value vectors;  // [batch..., k]
+  Sizes batch;    // broadcast sizes of the index tensors
+  Sizes dims;     // the indexed dimensions
+  Sizes result;   // sizes of x[indices]
+  GatherDims numbers;
+  Sizes slice;  // of one index vector
+};
+
+bool Sort(Op& op, const Value& x, const Values& indices, Advanced* a) {
+  Builder& b = op.b;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    if (!IsValid(indices[d].dtype)) continue;
+    if (indices[d].dtype == DType::kBool || indices[d].dtype == DType::kU8) {
+      op.Unimplemented("a mask as index: the size of the result depends on data");
+      return false;
+    }
+    if (static_cast<int>(d) >= x.rank()) {
+      op.Invalid(Cat("too many indices for tensor of dimension ", x.rank()));
+      return false;
+    }
+    a->dims.push_back(static_cast<int64_t>(d));
+    const Sizes& s = indices[d].sizes;
+    if (s.size() > a->batch.size())
+      a->batch.insert(a->batch.begin(), s.size() - a->batch.size(), 1);
+    for (size_t i = 0; i < s.size(); ++i) {
+      int64_t& size = a->batch[a->batch.size() - s.size() + i];
+      if (size == 1) size = s[i];
+    }
+  }
+  if (a->dims.empty()) {
+    op.Unimplemented("no index tensors");
+    return false;
+  }
+  Values parts;
+  Sizes column = a->batch;
+  column.push_back(1);
+  for (int64_t d : a->dims) {
+    const Value i = op.CheckedIndex(indices[d], x.dim(static_cast<int>(d)),
+                                    OutOfBounds(static_cast<int>(d), x.dim(static_cast<int>(d))));
+    parts.push_back(b.Reshape(b.Broadcast(i, a->batch), column));
+  }
+  a->vectors = b.Concatenate(parts, static_cast<int>(a->batch.size()));
+  return op.ok();
+}
+
+// Where the batch dimensions stand in the result: in place of adjacent indexed dimensions, else in
+// front.
+void Place(const Value& x, Advanced* a) {
+  const bool adjacent =
+      a->dims.back() - a->dims.front() + 1 == static_cast<int64_t>(a->dims.size());
+  const int64_t at = adjacent ? a->dims.front() : 0;
+  a->slice = x.sizes;
+  a->numbers = {{}, a->dims, a->dims, static_cast<int64_t>(a->batch.size())};
+  int64_t next = 0;
+  auto put_batch = [&] {
+    a->result.insert(a->result.end(), a->batch.begin(), a->batch.end());
+    next += static_cast<int64_t>(a->batch.size());
+  };
+  if (at == 0) put_batch();
+  bool done = at == 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    if (std::find(a->dims.begin(), a->dims.end(), d) != a->dims.end()) {
+      a->slice[d] = 1;
+      if (!done) {
+        put_batch();
+        done = true;
+      }
+      continue;
+    }
+    a->result.push_back(x.sizes[d]);
+    a->numbers.offset_dims.push_back(next++);
+  }
+}
+
+Values IndexTensor(Op& op) {
+  const Value x = op.Tensor(0);
+  Advanced a;
+  if (!Sort(op, x, op.Tensors(1), &a)) return {x};
+  Place(x, &a);
+  if (x.Elements() == 0 || a.vectors.Elements() == 0) {
+    return {op.b.Zeros(op.ResultDType(), op.ResultSizes())};
+  }
+  return {op.b.Gather(x, a.vectors, a.numbers, a.slice)};
+}
+
+// A scatter that adds in float32 beside half types; bool adds are ORs.
+Value ScatterInto(Op& op, const Value& x, const Value& at, const Value& updates,
+                  const GatherDims& dims, bool add) {
+  Builder& b = op.b;
+  if (!add) return b.Scatter(x, at, updates, dims, Keep(), false);
+  const DType wide = OpMath(x.dtype);
+  return b.Convert(
+      b.Scatter(b.Convert(x, wide), at, b.Convert(updates, wide), dims, With(b, "add"), false),
+      x.dtype);
+}
+
+// One mask over the leading dimensions and one number: a select.
+bool MaskedPut(Op& op, const Value& x, const Values& indices, const Value& values, bool accumulate,
+               Value* out) {
+  Builder& b = op.b;
+  if (indices.size() != 1 || indices[0].dtype != DType::kBool || values.Elements() != 1)
+    return false;
+  const Value& mask = indices[0];
+  if (mask.rank() > x.rank() || !std::equal(mask.sizes.begin(), mask.sizes.end(), x.sizes.begin()))
+    return false;
+  Sizes dims(mask.rank());
+  std::iota(dims.begin(), dims.end(), 0);
+  const Value number = b.Broadcast(b.Reshape(b.Convert(values, x.dtype), {}), x.sizes);
+  *out = b.Select(b.BroadcastInDim(mask, x.sizes, dims), accumulate ? b.Add(x, number) : number, x);
+  return true;
+}
+
+// (self, indices, values, accumulate)
+Values IndexPut(Op& op) {
+  Builder& b = op.b;
+  const Value x = op.Tensor(0), values = op.Tensor(2);
+  const Values indices = op.Tensors(1);
+  const bool accumulate = op.Bool(3, false);
+  Value masked;
+  if (MaskedPut(op, x, indices, values, accumulate, &masked)) return {masked};
+  Advanced a;
+  if (!Sort(op, x, indices, &a)) return {x};
+  Place(x, &a);
+  const Value updates = b.Broadcast(b.Convert(values, x.dtype), a.result);
+  if (updates.Elements() == 0 || x.Elements() == 0) return {x};
+  return {ScatterInto(op, x, a.vectors, updates, a.numbers, accumulate)};
+}
+
+// --- along one dimension ---
+
+// For each element of `index` the full coordinates of what it names along `dim`: [index..., rank].
+Value Coordinates(Builder& b, const Value& index, int dim) {
+  Values parts;
+  Sizes column = index.sizes;
+  column.push_back(1);
+  for (int d = 0; d < index.rank(); ++d) {
+    parts.push_back(b.Reshape(d == dim ? index : b.Iota(DType::kI64, index.sizes, d), column));
+  }
+  return b.Concatenate(parts, index.rank());
+}
+
+GatherDims FullCoordinates(int rank) {
+  GatherDims dims{{}, AllDims(rank), AllDims(rank), rank};
+  return dims;
+}
+
+Value AtLeastOneDim(Builder& b, const Value& v) { return v.rank() == 0 ? b.Reshape(v, {1}) : v; }
+
+// (self, dim, index)
+Values Gather(Op& op) {
+  Builder& b = op.b;
+  const Value x = AtLeastOneDim(b, op.Tensor(0)), raw = AtLeastOneDim(b, op.Tensor(2));
+  const int dim = op.DimArg(1, x.rank());
+  if (raw.Elements() == 0) return {b.Zeros(op.ResultDType(), op.ResultSizes())};
+  if (raw.rank() != x.rank()) {
+    op.Invalid("Index tensor must have the same number of dimensions as input tensor");
+    return {x};
+  }
+  const Value index = Checked(op, raw, x.dim(dim), OutOfBounds(dim, x.dim(dim)));
+  if (x.Elements() == 0) return {b.Zeros(op.ResultDType(), op.ResultSizes())};
+  const Value out =
+      b.Gather(x, Coordinates(b, index, dim), FullCoordinates(x.rank()), Sizes(x.rank(), 1));
+  return {b.Reshape(out, op.ResultSizes())};
+}
+
+struct ScatterArgs {
+  Value x, at, src;
+  bool empty = false;
+};
+
+// (self, dim, index, src or number): coordinates and updates of the index's sizes.
+ScatterArgs LoadScatter(Op& op, DType dtype) {
+  Builder& b = op.b;
+  ScatterArgs s;
+  s.x = AtLeastOneDim(b, b.Convert(op.Tensor(0), dtype));
+  const Value raw = AtLeastOneDim(b, op.Tensor(2));
+  const int dim = op.DimArg(1, s.x.rank());
+  s.empty = raw.Elements() == 0;
+  if (s.empty) return s;
+  if (raw.rank() != s.x.rank()) {
+    op.Invalid("Index tensor must have the same number of dimensions as self tensor");
+    s.empty = true;
+    return s;
+  }
+  const Value index = Checked(op, raw, s.x.dim(dim), OutOfBounds(dim, s.x.dim(dim)));
+  s.at = Coordinates(b, index, dim);
+  const Value src = b.Convert(op.Tensor(3), dtype);
+  if (src.rank() == 0 && (raw.rank() != 1 || raw.Elements() != 1 || !op.IsTensor(3))) {
+    s.src = b.Broadcast(src, raw.sizes);
+  } else {
+    s.src = b.Slice(AtLeastOneDim(b, src), Sizes(raw.rank(), 0), raw.sizes, Sizes(raw.rank(), 1));
+  }
+  return s;
+}
+
+Values Finish(Op& op, const Value& v) { return {op.b.Reshape(op.Out(v), op.ResultSizes())}; }
+
+Values Scatter(Op& op) {
+  const ScatterArgs s = LoadScatter(op, op.ResultDType());
+  if (s.empty) return Finish(op, s.x);
+  return Finish(op, op.b.Scatter(s.x, s.at, s.src, FullCoordinates(s.x.rank()), Keep(), false));
+}
+
+Values ScatterAdd(Op& op) {
+  const ScatterArgs s = LoadScatter(op, OpMath(op.ResultDType()));
+  if (s.empty) return Finish(op, s.x);
+  return Finish(
+      op, op.b.Scatter(s.x, s.at, s.src, FullCoordinates(s.x.rank()), With(op.b, "add"), false));
+}
+
+Value ReduceIdentity(Builder& b, const std::string& reduce, const Value& like) {
+  if (reduce == "prod") return b.Fill(like.dtype, 1, like.sizes);
+  if (reduce == "amax") return b.Lowest(like.dtype, like.sizes);
+  if (reduce == "amin") return b.Highest(like.dtype, like.sizes);
+  return b.Zeros(like.dtype, like.sizes);
+}
+
+std::string_view ReduceOp(const std::string& reduce) {
+  if (reduce == "prod" || reduce == "multiply") return "multiply";
+  if (reduce == "amax") return "maximum";
+  if (reduce == "amin") return "minimum";
+  return "add";
+}
+
+// (self, dim, index, src, reduce, include_self)
+Values ScatterReduce(Op& op) {
+  Builder& b = op.b;
+  const std::string reduce = op.String(4);
+  const bool include_self = op.Bool(5, true);
+  const ScatterArgs s = LoadScatter(op, OpMath(op.ResultDType()));
+  if (s.empty) return Finish(op, s.x);
+  const GatherDims dims = FullCoordinates(s.x.rank());
+  const Value counts = b.Scatter(b.Int(DType::kI64, include_self ? 1 : 0, s.x.sizes), s.at,
+                                 b.Int(DType::kI64, 1, s.src.sizes), dims, With(b, "add"), false);
+  Value base = s.x;
+  const Value untouched = b.Compare("EQ", counts, 0);
+  if (!include_self) base = b.Select(untouched, s.x, ReduceIdentity(b, reduce, s.x));
+  Value out = b.Scatter(base, s.at, s.src, dims, With(b, ReduceOp(reduce)), false);
+  if (reduce == "mean") {
+    const Value n = b.Max(counts, b.Int(DType::kI64, 1, counts.sizes));
+    if (IsFloat(out.dtype)) {
+      out = b.Div(out, b.Convert(n, out.dtype));
+    } else {  // towards minus infinity
+      const Value d = b.Convert(n, out.dtype), q = b.Div(out, d), r = b.Binary("remainder", out, d);
+      out = IsUnsigned(out.dtype) ? q : b.Select(b.Compare("LT", r, 0), b.Sub(q, 1), q);
+    }
+  }
+  return Finish(op, out);
+}
+
+// scatter with reduce= ("add", "multiply"): the old form.
+Values ScatterOld(Op& op) {
+  const std::string reduce = op.String(4);
+  const ScatterArgs s = LoadScatter(op, OpMath(op.ResultDType()));
+  if (s.empty) return Finish(op, s.x);
+  return Finish(op, op.b.Scatter(s.x, s.at, s.src, FullCoordinates(s.x.rank()),
+                                 With(op.b, ReduceOp(reduce)), false));
+}
+
+// Whole slices along `dim` for each of a list of indices.
+GatherDims SliceDims(int rank, int dim) {
+  GatherDims dims{{}, {dim}, {dim}, 1};
+  for (int d = 0; d < rank; ++d) {
+    if (d != dim) dims.offset_dims.push_back(d);
+  }
+  return dims;
+}
+
+// (self, dim, index)
+Values IndexSelect(Op& op) {
+  Builder& b = op.b;
+  const Value x = AtLeastOneDim(b, op.Tensor(0));
+  const int dim = op.DimArg(1, x.rank());
+  const Value raw = op.Tensor(2);
+  const Value index =
+      Checked(op, b.Reshape(raw, {raw.Elements()}), x.dim(dim), "index out of range in self");
+  Sizes slice = x.sizes;
+  slice[dim] = 1;
+  if (index.Elements() == 0 || x.Elements() == 0)
+    return {b.Zeros(op.ResultDType(), op.ResultSizes())};
+  return {b.Reshape(b.Gather(x, index, SliceDims(x.rank(), dim), slice), op.ResultSizes())};
+}
+
+struct SliceUpdate {
+  Value x, index, source;
+  int dim = 0;
+  bool empty = false;
+};
+
+SliceUpdate LoadSlices(Op& op, std::string message) {
+  Builder& b = op.b;
+  SliceUpdate s;
+  s.x = AtLeastOneDim(b, op.Tensor(0));
+  s.dim = op.DimArg(1, s.x.rank());
+  const Value raw = op.Tensor(2);
+  s.index = Checked(op, b.Reshape(raw, {raw.Elements()}), s.x.dim(s.dim), std::move(message));
+  Sizes sizes = s.x.sizes;
+  sizes[s.dim] = s.index.Elements();
+  const Value source = b.Convert(op.Tensor(3), s.x.dtype);
+  s.source = source.Elements() == 1 && source.rank() == 0 ? b.Broadcast(source, sizes)
+                                                          : b.Reshape(source, sizes);
+  s.empty = s.source.Elements() == 0 || s.x.Elements() == 0;
+  return s;
+}
+
+// (self, dim, index, source, alpha)
+Values IndexAdd(Op& op) {
+  Builder& b = op.b;
+  SliceUpdate s = LoadSlices(op, "index out of range in self");
+  if (s.empty) return Finish(op, s.x);
+  if (op.Has(4) && !(op.IsNumber(4) && op.Double(4) == 1)) {
+    s.source = b.Mul(s.source, op.Operand(op.Tensor(4), s.x.dtype, s.x.dtype, s.source.sizes));
+  }
+  return Finish(op, ScatterInto(op, s.x, s.index, s.source, SliceDims(s.x.rank(), s.dim), true));
+}
+
+Values IndexCopy(Op& op) {
+  const SliceUpdate s =
+      LoadSlices(op, Cat("index_copy_(): index {value} is out of bounds for dimension ", op.Int(1),
+                         " with size ", op.Tensor(0).dim(op.DimArg(1, op.Tensor(0).rank()))));
+  if (s.empty) return Finish(op, s.x);
+  return Finish(op, ScatterInto(op, s.x, s.index, s.source, SliceDims(s.x.rank(), s.dim), false));
+}
+
+// (self, dim, index, value); negative indices count from the end.
+Values IndexFill(Op& op) {
+  Builder& b = op.b;
+  const Value x = AtLeastOneDim(b, op.Tensor(0)), raw = op.Tensor(2);
+  const int dim = op.DimArg(1, x.rank());
+  const Value index =
+      op.CheckedIndex(b.Reshape(raw, {raw.Elements()}), x.dim(dim), OutOfBounds(dim, x.dim(dim)));
+  Sizes sizes = x.sizes;
+  sizes[dim] = index.Elements();
+  const Value source = b.Broadcast(b.Reshape(b.Convert(op.Tensor(3), x.dtype), {}), sizes);
+  if (source.Elements() == 0 || x.Elements() == 0) return Finish(op, x);
+  return Finish(op, ScatterInto(op, x, index, source, SliceDims(x.rank(), dim), false));
+}
+
+// --- masks and flat positions ---
+
+// (self, mask, value)
+Values MaskedFill(Op& op) {
+  Builder& b = op.b;
+  const Sizes& sizes = op.ResultSizes();
+  const Value mask = b.Broadcast(b.Convert(op.Tensor(1), DType::kBool), sizes);
+  const DType dtype = op.ResultDType();
+  return {b.Select(mask, op.Operand(op.Tensor(2), dtype, dtype, sizes),
+                   op.Operand(op.Tensor(0), dtype, dtype, sizes))};
+}
+
+// The k-th true place takes the k-th element of source.
+Values MaskedScatter(Op& op) {
+  Builder& b = op.b;
+  const Sizes& sizes = op.ResultSizes();
+  const Value x = b.Broadcast(op.Tensor(0), sizes);
+  const Value mask = b.Broadcast(b.Convert(op.Tensor(1), DType::kBool), sizes);
+  const Value source = op.b.Convert(op.Tensor(2), x.dtype);
+  const int64_t n = x.Elements(), m = source.Elements();
+  if (n == 0) return {x};
+  const Value ones = b.Reshape(b.Convert(mask, DType::kI64), {n});
+  const Value rank = RunningSum(b, ones, 0);
+  const Value total = b.Reshape(b.Slice(rank, {n - 1}, {n}, {1}), {});
+  op.Check(ErrorKind::kRuntime,
+           "masked_scatter: expected self and source to have same dtypes but got fewer source "
+           "elements than true mask elements",
+           b.Compare("GT", total, static_cast<double>(m)), total);
+  if (m == 0) return {x};
+  const Value at = b.Reshape(b.Max(b.Sub(rank, 1), b.Int(DType::kI64, 0, {n})), {n, 1});
+  const Value taken =
+      b.Reshape(b.Gather(b.Reshape(source, {m}), at, {{}, {0}, {0}, 1}, {1}), sizes);
+  return {b.Select(mask, taken, x)};
+}
+
+// (self, index): flat positions, negative ones count from the end.
+Values Take(Op& op) {
+  Builder& b = op.b;
+  const Value x = op.Tensor(0), raw = op.Tensor(1);
+  const int64_t n = x.Elements();
+  const Value index =
+      op.CheckedIndex(b.Reshape(raw, {raw.Elements(), 1}), n,
+                      "out of range: tried to access index {value} on a tensor of this size");
+  if (raw.Elements() == 0 || n == 0) return {b.Zeros(op.ResultDType(), op.ResultSizes())};
+  return {b.Reshape(b.Gather(b.Reshape(x, {n}), index, {{}, {0}, {0}, 1}, {1}), op.ResultSizes())};
+}
+
+// (self, index, source, accumulate)
+Values Put(Op& op) {
+  Builder& b = op.b;
+  const Value x = op.Tensor(0), raw = op.Tensor(1);
+  const int64_t n = x.Elements(), k = raw.Elements();
+  const Value index =
+      op.CheckedIndex(b.Reshape(raw, {k, 1}), n,
+                      "out of range: tried to access index {value} on a tensor of this size");
+  if (k == 0 || n == 0) return {x};
+  const Value source = b.Reshape(b.Convert(op.Tensor(2), x.dtype), {k});
+  return {b.Reshape(
+      ScatterInto(op, b.Reshape(x, {n}), index, source, {{}, {0}, {0}, 1}, op.Bool(3, false)),
+      x.sizes)};
+}
+
+Values AssertAsync(Op& op) {
+  const Value x = op.b.Convert(op.b.Convert(op.Tensor(0), DType::kBool), DType::kBool);
+  const std::string message =
+      op.Has(1) ? op.String(1) : "Expected Tensor with single nonzero value, but got zero";
+  op.Check(ErrorKind::kRuntime, message, op.b.Not(x), op.b.Convert(x, DType::kI64));
+  return Values(op.ResultCount());
+}
+
+}  // namespace
+
+void RegisterIndex(OpTable& t) {
+  t.Add("aten.embedding.default", Embedding);
+  t.Add("aten.embedding_dense_backward.default", EmbeddingBackward);
+  t.Add("aten.index.Tensor", IndexTensor);
+  t.Add("aten._unsafe_index.Tensor", IndexTensor);
+  t.Add("aten.index_put.default", IndexPut);
+  t.Add("aten._unsafe_index_put.default", IndexPut);
+  t.Add("aten.gather.default", Gather);
+  t.Add("aten.scatter.src", Scatter);
+  t.Add("aten.scatter.value", Scatter);
+  t.Add("aten.scatter.reduce", ScatterOld);
+  t.Add("aten.scatter.value_reduce", ScatterOld);
+  t.Add("aten.scatter_add.default", ScatterAdd);
+  t.Add("aten.scatter_reduce.two", ScatterReduce);
+  t.Add("aten.index_select.default", IndexSelect);
+  t.Add("aten.index_add.default", IndexAdd);
+  t.Add("aten.index_copy.default", IndexCopy);
+  t.Add("aten.index_fill.int_Scalar", IndexFill);
+  t.Add("aten.index_fill.int_Tensor", IndexFill);
+  t.Add("aten.masked_fill.Scalar", MaskedFill);
+  t.Add("aten.masked_fill.Tensor", MaskedFill);
+  t.Add("aten.masked_scatter.default", MaskedScatter);
+  t.Add("aten.take.default", Take);
+  t.Add("aten.put.default", Put);
+  t.Add("aten._assert_async.default", AssertAsync);
+  t.Add("aten._assert_async.msg", AssertAsync);
+}
+
+}  // namespace neurond::lowering
