@@ -43,8 +43,18 @@ inline constexpr int64_t kHostPoolIdleBytesMax = int64_t{256} << 20;
 inline constexpr int64_t kAdoptBytesMin = 16 << 10;
 // Below this a Command's results are not checked against the device's physical memory before it runs.
 inline constexpr int64_t kPhysicalCheckBytesMin = 1 << 20;
+// Finished Commands that a session keeps for the next ones; more are under way only behind a slow device.
+inline constexpr int kSpareCommandsMax = 16;
 // Run-time words of one Program: scalars and offsets, a few per tensor of a fused optimizer.
 inline constexpr int kProgramWordsMax = 1 << 16;
+
+// --- Plugins ------------------------------------------------------------------------------------
+// Devices of one plugin: torch's device index is an int8.
+inline constexpr int kPluginDevicesMax = 127;
+// Digits of a number in a convolution's dim_numbers: XLA's parser ends the process on 2^32; there are at most kRankMax dimensions.
+inline constexpr int kConvolutionDimensionDigitsMax = 4;
+// One scripted delay of the fake plugin: a typo must not hang a test run for days.
+inline constexpr int64_t kScriptSlowMsMax = 600'000;
 
 // --- Caches -------------------------------------------------------------------------------------
 // One file of a disk store before compression: an executable of a large graph has some tens of MB.

@@ -1,5 +1,5 @@
-// SessionImpl: the Session. Submission (submit.cc) resolves names and captures Versions; dispatch
-// (dispatch.cc) starts Commands, finishes them and spreads failures; session.cc holds the rest.
+// SessionImpl: the Session. submit.cc resolves names and captures Versions, dispatch.cc starts
+// Commands, finish.cc finishes them and spreads failures, session.cc holds the rest.
 //
 // Thread-safety: as session.h says. Everything here is the owner thread's but `progress_` and the
 // tallies.
@@ -82,7 +82,7 @@ class SessionImpl final : public Session {
   VersionPtr Next(uint64_t id, Buffer& buffer);
   absl::StatusOr<DeviceBufferPtr> Zeros(Device& device, const Buffer& buffer);
 
-  // --- dispatch.cc ---
+  // --- dispatch.cc, finish.cc ---
   CommandPtr NewCommand(Command::Kind kind, int stream, int device, uint64_t seq, uint64_t origin);
   void Submit(CommandPtr command);
   // Starts (and perhaps finishes) the Command, or says that it has to wait; then something will
