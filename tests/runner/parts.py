@@ -176,12 +176,10 @@ def fuzz(context: Context) -> Counts:
     ]  # fmt: skip
     if not build(context, "fuzz", configure, ["tests/fuzz/all"]):
         return failure("fuzz: build")
-    folder = ROOT / "build" / "fuzz" / "tests" / "fuzz"
-    targets = [
-        path
-        for path in sorted(folder.glob("fuzz_*"))
-        if path.is_file() and os.access(path, os.X_OK)
-    ]
+    folder = ROOT / "build" / "fuzz"
+    if not context.step("seeds", [folder / "tests/fuzz/make_seeds", folder / "seeds"], 60):
+        return failure("fuzz: seeds")
+    targets = [path for path in sorted((folder / "tests/fuzz").glob("*_fuzz")) if path.is_file()]
     if context.keyword:
         targets = [path for path in targets if context.keyword in path.name]
     elif not targets:
@@ -191,16 +189,14 @@ def fuzz(context: Context) -> Counts:
 
 
 def fuzz_one(context: Context, target: pathlib.Path) -> Counts:
-    found = ROOT / "build" / "fuzz" / "corpus" / target.name  # grows from run to run
-    found.mkdir(parents=True, exist_ok=True)
-    seeds = ROOT / "tests" / "fuzz" / "corpus" / target.name
+    build, name = ROOT / "build" / "fuzz", target.name.removesuffix("_fuzz")
+    corpus, seeds = build / "corpus" / name, build / "seeds" / name  # the corpus grows run by run
+    corpus.mkdir(parents=True, exist_ok=True)
     command = [
-        target, f"-max_total_time={context.fuzz_seconds}", "-timeout=10", "-rss_limit_mb=2048",
-        f"-artifact_prefix={LOGS}/{target.name}-", "-print_final_stats=1", found,
+        target, f"-max_total_time={context.fuzz_seconds}", "-timeout=30", "-rss_limit_mb=4096",
+        f"-artifact_prefix={LOGS}/{name}-", "-print_final_stats=1", corpus, seeds,
     ]  # fmt: skip
-    if seeds.is_dir():
-        command.append(seeds)
-    if context.step(target.name, command, context.fuzz_seconds + 60):
+    if context.step(target.name, command, context.fuzz_seconds + 120):
         return Counts(passed=1)
     return failure(target.name)
 
