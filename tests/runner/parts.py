@@ -184,7 +184,7 @@ def fuzz(context: Context) -> Counts:
         targets = [path for path in targets if context.keyword in path.name]
     elif not targets:
         return failure("fuzz: no target was built")
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with concurrent.futures.ThreadPoolExecutor(1 + (os.cpu_count() or 1)) as pool:
         return sum(pool.map(lambda target: fuzz_one(context, target), targets), Counts())
 
 
