@@ -8,6 +8,7 @@ import math
 import operator
 
 import torch
+
 from torch_neuronx._proto import program_pb2 as pb
 from torch_neuronx._trace import dtypes
 
@@ -106,7 +107,7 @@ class _Run:
             return torch.tensor(numbers, dtype=dtype).reshape(sizes)
         if op.startswith("neuron."):
             return self.random(op.split(".")[1], args)
-        if op == "aten.view.default":  # values have no strides
+        if op in ("aten.view.default", "aten._unsafe_view.default"):  # values have no strides
             return args[0].reshape(args[1])
         namespace, packet, overload = op.split(".")
         func = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
@@ -139,7 +140,7 @@ class _Run:
             return torch.tensor(self.seed, dtype=torch.int64)
         state, delta, size, dtype = args
         # A backward graph draws from the reservation that its forward graph made and saved.
-        assert 0 <= delta and (
+        assert delta >= 0 and (
             self.seed is None or delta + math.prod(size) <= self.program.offsets_used
         )
         seed, offset = state.tolist()

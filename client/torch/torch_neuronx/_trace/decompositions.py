@@ -10,12 +10,11 @@ import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 
 from . import rng
+from .kept import KEPT
 
 aten = torch.ops.aten
 prims = torch.ops.prims
 
-# Ops of the lowering: one op there is faster, more exact or has a check that its decomposition lacks.
-_KEEP = ["native_layer_norm.default", "native_layer_norm_backward.default", "_softmax.default", "_log_softmax.default", "_softmax_backward_data.default", "_log_softmax_backward_data.default", "convolution.default", "convolution_backward.default", "max_pool2d_with_indices.default", "max_pool2d_with_indices_backward.default", "_scaled_dot_product_fused_attention_overrideable.default", "_scaled_dot_product_fused_attention_overrideable_backward.default", "_native_batch_norm_legit_functional.default", "_native_batch_norm_legit_no_training.default", "native_batch_norm_backward.default", "embedding.default", "embedding_dense_backward.default", "nll_loss_forward.default", "nll_loss_backward.default", "tril.default", "triu.default"]
 
 
 def _overload(name: str):
@@ -83,7 +82,7 @@ def _own_rules() -> dict:
 
 @functools.cache
 def _tables():
-    keep = {_overload(name) for name in _KEEP}
+    keep = {_overload(name) for name in KEPT}
     return _own_rules(), keep, core_aten_decompositions()
 
 
