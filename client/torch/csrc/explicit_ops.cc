@@ -82,7 +82,8 @@ bool IsWorthOneProgram(const c10::OperatorHandle& op, const std::string& name) {
   if (name.starts_with("aten::_foreach_") && name.find("out") == std::string::npos) {
     return true;
   }
-  return OneProgram().contains(name);
+  // An op that torch decomposes above autograd has no derivative of its own: a kernel here would cut the graph.
+  return OneProgram().contains(name) && !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
 
 bool Equal(const at::Tensor& self, const at::Tensor& other) {

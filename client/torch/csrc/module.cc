@@ -4,7 +4,6 @@
 
 #include <ATen/core/Generator.h>
 #include <c10/util/Exception.h>
-#include <torch/version.h>
 
 #include <functional>
 
@@ -405,7 +404,7 @@ PyModuleDef kModule = {PyModuleDef_HEAD_INIT, NEURON_MODULE_NAME, nullptr, -1, k
 PyMODINIT_FUNC NEURON_JOIN(PyInit_, NEURON_MODULE_SYMBOL)() {
   PyObject* module = PyModule_Create(&neurond::shim::kModule);
   if (module != nullptr) {
-    PyModule_AddStringConstant(module, "TORCH_VERSION", TORCH_VERSION);
+    PyModule_AddStringConstant(module, "TORCH_VERSION", NEURON_TORCH_VERSION);
   }
   return module;
 }

@@ -18,8 +18,8 @@ std::array<std::atomic<uint32_t>, ring::kDevicesMax> next_pool_stream{};
 std::atomic<uint64_t> next_event{1};
 
 c10::Stream MakeStream(int device, int64_t id) {
-  return {c10::Stream::UNSAFE,
-          c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)), id};
+  return c10::Stream(c10::Stream::UNSAFE,
+                     c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)), id);
 }
 
 int PoolSize(const Link& link) {

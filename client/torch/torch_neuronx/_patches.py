@@ -7,6 +7,19 @@ import torch
 
 def apply() -> None:
     _dlpack()
+    _printing()
+
+
+def _printing() -> None:
+    """Printing formats element by element; on the device each step would be an op of a new shape."""
+    module = torch._tensor_str
+    original = module._tensor_str
+
+    @functools.wraps(original)
+    def tensor_str(self, indent):
+        return original(self.cpu() if self.device.type == "neuron" else self, indent)
+
+    module._tensor_str = tensor_str
 
 
 def _dlpack() -> None:
