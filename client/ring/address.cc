@@ -1,21 +1,15 @@
 #include "client/ring/address.h"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
+#include "proto/ring/socket_path.h"
+
 namespace neurond::client {
 namespace {
-
-bool IsOurDirectory(const char* path) {
-  struct stat info;
-  return path != nullptr && path[0] == '/' && stat(path, &info) == 0 && S_ISDIR(info.st_mode) &&
-         info.st_uid == geteuid();
-}
 
 std::string Absolute(const std::string& path) {
   if (path.empty() || path[0] == '/') return path;
@@ -33,36 +27,14 @@ std::string DirectoryOf(const std::string& path) {
 }
 
 Status CheckPrivateDirectory(const std::string& directory) {
-  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    return {Code::kFailedPrecondition,
-            "cannot make the directory " + directory + ": " + std::strerror(errno)};
-  }
-  struct stat info;
-  if (lstat(directory.c_str(), &info) != 0) {
-    return {Code::kFailedPrecondition,
-            "cannot look at the directory " + directory + ": " + std::strerror(errno)};
-  }
-  std::string wrong;
-  if (!S_ISDIR(info.st_mode)) {
-    wrong = "is not a directory";
-  } else if (info.st_uid != geteuid()) {
-    wrong = "belongs to user " + std::to_string(info.st_uid) + ", not to us (" +
-            std::to_string(geteuid()) + ")";
-  } else if ((info.st_mode & 077) != 0) {
-    wrong = "is open to other users; expected mode 0700";
-  }
-  if (wrong.empty()) return {};
-  return {Code::kFailedPrecondition, "the socket directory " + directory + " " + wrong};
+  const std::string problem = ring::PrivateDirectoryProblem(directory);
+  if (problem.empty()) return {};
+  return {Code::kFailedPrecondition, problem};
 }
 
 Status DefaultAddress(std::string* path) {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string directory = IsOurDirectory(runtime)
-                                    ? std::string(runtime) + "/neurond"
-                                    : "/tmp/neurond-" + std::to_string(geteuid());
-  if (Status status = CheckPrivateDirectory(directory); !status.ok()) return status;
-  *path = directory + "/neurond.sock";
-  return {};
+  *path = ring::DefaultSocketPath();
+  return CheckPrivateDirectory(DirectoryOf(*path));
 }
 
 Status ResolveAddress(const std::string& address, std::string* path) {

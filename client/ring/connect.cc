@@ -50,7 +50,9 @@ Status Client::Connect(const ConnectOptions& options, WaitHooks hooks,
       *client = std::move(made);
       return {};
     }
-    if (status.code == Code::kFailedPrecondition) status = RetireOther(starter, deadline, status);
+    if (status.code == Code::kFailedPrecondition && starter.starts() == 0) {
+      status = RetireOther(starter, deadline, status);
+    }
     // kUnavailable: it ended (idle, or it could not start) before it answered. Look again, start
     // anew if need be.
     if (!status.ok() && status.code != Code::kUnavailable) {

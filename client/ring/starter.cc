@@ -15,6 +15,7 @@
 
 #include "client/ring/address.h"
 #include "client/ring/limits.h"
+#include "proto/ring/socket_path.h"
 
 extern char** environ;
 
@@ -147,7 +148,7 @@ Status Starter::Start(Deadline deadline) {
 }
 
 Status Starter::TakeStartLock(Deadline deadline, Fd* lock) const {
-  const std::string name = path_ + ".start";
+  const std::string name = ring::StartLockPath(path_);
   lock->Reset(open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock->valid()) return Failed("cannot open " + name, errno);
   while (flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {

@@ -1,0 +1,61 @@
+#include "server/daemon/process_setup.h"
+
+#include <sched.h>
+#include <spdlog/sinks/rotating_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "runtime/base/text.h"
+
+namespace neurond {
+namespace {
+constexpr size_t kLogFileBytesMax = 16 << 20;
+constexpr size_t kLogFiles = 3;
+}  // namespace
+
+void Detach() {
+  const pid_t pid = fork();
+  if (pid > 0) _exit(0);
+  setsid();
+}
+
+void ResetInherited() {
+  cpu_set_t all;
+  std::memset(&all, 0xff, sizeof(all));
+  sched_setaffinity(0, sizeof(all), &all);
+  signal(SIGPIPE, SIG_IGN);
+  umask(077);
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+}
+
+absl::Status SetUpLogging(const std::string& file, const std::string& level) {
+  spdlog::sink_ptr sink;
+  if (file.empty()) {
+    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  } else {
+    try {  // spdlog reports a file that cannot be opened this way
+      sink =
+          std::make_shared<spdlog::sinks::rotating_file_sink_mt>(file, kLogFileBytesMax, kLogFiles);
+    } catch (const spdlog::spdlog_ex& error) {
+      return absl::InvalidArgumentError(Cat("cannot log to ", file, ": ", error.what()));
+    }
+  }
+  auto logger = std::make_shared<spdlog::logger>("neurond", std::move(sink));
+  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %P %L %v");
+  logger->set_level(spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+  return absl::OkStatus();
+}
+
+}  // namespace neurond

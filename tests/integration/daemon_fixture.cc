@@ -1,0 +1,143 @@
+#include "tests/integration/daemon_fixture.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "neurond/v1/program.pb.h"
+
+namespace neurond::client {
+namespace {
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+}  // namespace
+
+DaemonTest::DaemonTest() : daemon_(Environment("NEUROND")) {
+  char name[] = "/tmp/neurond-test-XXXXXX";
+  directory_ = mkdtemp(name);
+  daemon_args_ = {"--plugin",
+                  Environment("NEURON_PJRT_PLUGIN"),
+                  "--cache-dir",
+                  directory_ + "/cache",
+                  "--devices",
+                  "2",
+                  "--idle-exit-seconds",
+                  "60"};
+}
+
+DaemonTest::~DaemonTest() {
+  if (HasFailure()) std::fprintf(stderr, "--- the daemon's log\n%s---\n", Log().c_str());
+  for (int pid : pids_) kill(pid, SIGKILL);
+  for (int pid : pids_) Eventually(5000, [pid] { return !IsAlive(pid); });
+  std::filesystem::remove_all(directory_);
+}
+
+ConnectOptions DaemonTest::Options() const {
+  ConnectOptions options;
+  options.address = socket();
+  options.daemon_path = daemon_;
+  options.daemon_args = daemon_args_;
+  options.build_id = BuildId(daemon_);
+  options.start_timeout_ms = 60'000;
+  return options;
+}
+
+std::unique_ptr<Client> DaemonTest::Connect() { return Connect(Options()); }
+
+std::unique_ptr<Client> DaemonTest::Connect(const ConnectOptions& options) {
+  std::unique_ptr<Client> client;
+  const Status status = Client::Connect(options, {}, &client);
+  EXPECT_TRUE(status.ok()) << status.message;
+  if (client != nullptr) pids_.insert(client->daemon_pid());
+  return client;
+}
+
+std::string DaemonTest::Log() const {
+  std::ostringstream text;
+  text << std::ifstream(directory_ + "/neurond.log").rdbuf();
+  return text.str();
+}
+
+bool DaemonTest::IsAlive(int pid) {
+  // A zombie whose parent does not wait is as dead as any.
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string word, state;
+  stat >> word >> word >> state;
+  return !state.empty() && state != "Z" && state != "X";
+}
+
+bool DaemonTest::Eventually(int ms, const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return condition();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+std::string AddProgram(int64_t elements) {
+  v1::Program program;
+  program.set_name("aten.add.Tensor");
+  program.set_seed_word(-1);
+  program.set_offset_word(-1);
+  program.set_precision("highest");
+  for (int i = 0; i < 2; ++i) {
+    auto* buffer = program.add_buffers();
+    buffer->set_dtype(v1::DTYPE_F32);
+    buffer->set_elements(elements);
+    auto* input = program.add_inputs();
+    input->set_buffer(i);
+    auto* view = input->mutable_view();
+    view->set_dtype(v1::DTYPE_F32);
+    view->add_sizes(elements);
+    view->add_strides(1);
+    view->set_offset_word(-1);
+  }
+  auto* node = program.add_nodes();
+  node->set_op("aten.add.Tensor");
+  node->add_args()->set_value(0);
+  node->add_args()->set_value(1);
+  node->add_args()->set_int_value(1);
+  auto* result = node->add_results();
+  result->set_dtype(v1::DTYPE_F32);
+  result->add_sizes(elements);
+  auto* output = program.add_outputs();
+  output->set_value(2);
+  output->mutable_create()->add_strides(1);
+  return program.SerializeAsString();
+}
+
+uint64_t Define(Client& client, const std::string& bytes) {
+  uint64_t program = 0;
+  const Status status = client.Define("", "", bytes, &program);
+  EXPECT_TRUE(status.ok()) << status.message;
+  return program;
+}
+
+uint64_t MakeBuffer(Client& client, const std::vector<float>& values) {
+  const uint64_t buffer = client.NewBufferId();
+  Status status = client.Alloc(buffer, ring::DType::kF32, values.size(), 0);
+  EXPECT_TRUE(status.ok()) << status.message;
+  status = client.Write(0, buffer, 0, values.data(), values.size() * sizeof(float), 0, nullptr);
+  EXPECT_TRUE(status.ok()) << status.message;
+  return buffer;
+}
+
+std::vector<float> ReadBuffer(Client& client, uint64_t buffer, size_t elements) {
+  std::vector<float> values(elements, -1);
+  const Status status = client.Read(0, buffer, 0, values.data(), elements * sizeof(float), 0);
+  EXPECT_TRUE(status.ok()) << status.message;
+  return values;
+}
+
+}  // namespace neurond::client
