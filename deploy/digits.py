@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -26,7 +27,8 @@ from loss_curve import write_svg
 from progress import Bar
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-NEURONCTL = ROOT / "build" / "dev" / "client" / "cli" / "neuronctl"
+BUILD = pathlib.Path(os.environ.get("NEURON_BUILD_DIR", ROOT / "build" / "dev"))
+NEURONCTL = BUILD / "client" / "cli" / "neuronctl"
 BATCH = 64
 TRAIN = 22 * BATCH  # whole batches: every step has the same shapes
 SEED = 7

@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NEURONCTL = ROOT / "build" / "dev" / "client" / "cli" / "neuronctl"
+BUILD = pathlib.Path(os.environ.get("NEURON_BUILD_DIR", ROOT / "build" / "dev"))
+NEURONCTL = BUILD / "client" / "cli" / "neuronctl"
 JOB = pathlib.Path(__file__).with_name("job.py")
 
 
