@@ -25,7 +25,8 @@ def same(got, want, rtol=1e-5, atol=1e-6):
         return
     assert got.dtype == want.dtype
     assert got.shape == want.shape
-    torch.testing.assert_close(got.detach().cpu(), want.detach(), rtol=rtol, atol=atol, equal_nan=True)
+    got, want = got.detach().cpu(), want.detach()
+    torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True)
 
 
 def both(fn, *args, rtol=1e-5, atol=1e-6):

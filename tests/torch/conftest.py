@@ -1,4 +1,4 @@
-"""Fixtures of tests/torch: one daemon for the whole run, with a socket, a log and a cache of its own."""
+"""Fixtures of tests/torch: one daemon for the run, with a socket, log and cache of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import tempfile
 
 import pytest
 
-# Before torch is imported: its autoload reads these. Not pytest's tmp_path: a socket's path has 108 bytes at most.
+# Before torch is imported: its autoload reads these.
+# Not pytest's tmp_path: a socket's path has 108 bytes at most.
 _HOME = pathlib.Path(tempfile.mkdtemp(prefix="neurond-torch-"))
 os.environ.setdefault("NEURON_RT_ADDRESS", str(_HOME / "neurond.sock"))
 os.environ.setdefault("NEURON_COMPILE_CACHE_URL", str(_HOME / "cache"))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from compare import both, same
 
 pytestmark = pytest.mark.usefixtures("no_fallback")

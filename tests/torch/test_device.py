@@ -69,5 +69,12 @@ def test_copies_between_devices():
 def test_package_names():
     for name in torch_neuronx.__all__:
         assert hasattr(torch_neuronx, name)
-    for name in ("is_available", "synchronize", "Stream", "Event", "memory_stats", "get_dynamo_metrics"):
+    for name in (
+        "is_available",
+        "synchronize",
+        "Stream",
+        "Event",
+        "memory_stats",
+        "get_dynamo_metrics",
+    ):
         assert hasattr(torch.neuron, name)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from compare import both, same
 
 pytestmark = pytest.mark.usefixtures("no_fallback")
@@ -55,7 +56,9 @@ def test_views_are_read(name):
     both(lambda x: VIEWS[name](x).clone(), torch.arange(12.0).reshape(3, 4))
 
 
-@pytest.mark.parametrize("name", ["row", "column", "transpose", "step", "tail", "as_strided", "diagonal"])
+@pytest.mark.parametrize(
+    "name", ["row", "column", "transpose", "step", "tail", "as_strided", "diagonal"]
+)
 def test_views_are_written(name):
     both(lambda x: VIEWS[name](x).add_(1.5), torch.arange(12.0).reshape(3, 4))
     both(lambda x: VIEWS[name](x).zero_(), torch.arange(12.0).reshape(3, 4))
@@ -69,11 +72,18 @@ def test_out_arguments():
     torch.add(torch.ones(5, device="neuron"), 1, out=out)
     assert out.cpu().tolist() == [2.0] * 5
     with pytest.raises(RuntimeError, match="can't be cast"):
-        torch.add(torch.ones(3, device="neuron"), 1.5, out=torch.zeros(3, dtype=torch.int64, device="neuron"))
+        torch.add(
+            torch.ones(3, device="neuron"),
+            1.5,
+            out=torch.zeros(3, dtype=torch.int64, device="neuron"),
+        )
 
 
 def test_in_place_on_expanded_raises():
-    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory"):
+    with pytest.raises(
+        RuntimeError,
+        match="more than one element of the written-to tensor refers to a single memory",
+    ):
         torch.ones(1, device="neuron").expand(3).add_(1)
 
 
@@ -133,7 +143,11 @@ def test_indexing():
     both(lambda a, i: a[i], x, index)
     both(lambda a, i: a.index_select(1, i), x, index)
     both(lambda a, i: a.gather(0, i.view(1, 3)), x, index)
-    both(lambda a, i: a.index_put_((i,), torch.tensor(1.0, device=a.device), accumulate=True), x, index)
+    both(
+        lambda a, i: a.index_put_((i,), torch.tensor(1.0, device=a.device), accumulate=True),
+        x,
+        index,
+    )
     same(x.neuron()[index], x[index])  # an index on the host
 
 

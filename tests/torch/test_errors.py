@@ -1,4 +1,4 @@
-"""Failures on the device: raised once, at a synchronizing call, with op, shapes, device and the user's line."""
+"""Failures on the device: raised once, at a synchronizing call, with op and the user's line."""
 
 import pytest
 import torch

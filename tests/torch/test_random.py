@@ -1,4 +1,4 @@
-"""Generators: seeds repeat, states save and restore, every kind of draw has the right distribution."""
+"""Generators: seeds repeat, states save and restore, draws have the right distribution."""
 
 import pytest
 import torch

@@ -10,8 +10,8 @@
 namespace neurond::shim {
 namespace {
 
-// Addresses are handed out upwards from bit 60 and wrap after 2^59 bytes: no user mapping can lie there, and two live
-// storages could only meet after half an exabyte of allocations.
+// Addresses are handed out upwards from bit 60 and wrap after 2^59 bytes: no user mapping can lie
+// there, and two live storages could only meet after half an exabyte of allocations.
 constexpr uint64_t kAddressBase = uint64_t{1} << 60;
 constexpr uint64_t kAddressMask = (uint64_t{1} << 59) - 1;
 constexpr uint64_t kAddressAlign = 512;
@@ -105,8 +105,8 @@ c10::Allocator* NeuronAllocator() {
 
 void RegisterAllocator() { c10::SetAllocator(c10::DeviceType::PrivateUse1, NeuronAllocator()); }
 
-c10::DataPtr WrapBuffer(const Link& link, uint64_t id, ring::DType dtype, uint64_t elements, uint64_t bytes,
-                        int device) {
+c10::DataPtr WrapBuffer(const Link& link, uint64_t id, ring::DType dtype, uint64_t elements,
+                        uint64_t bytes, int device) {
   const uint64_t span = (bytes + kAddressAlign - 1) / kAddressAlign * kAddressAlign;
   const uint64_t address =
       kAddressBase | (next_address.fetch_add(span, std::memory_order_relaxed) & kAddressMask);
@@ -117,7 +117,8 @@ c10::DataPtr WrapBuffer(const Link& link, uint64_t id, ring::DType dtype, uint64
 
 c10::DataPtr NewBuffer(c10::ScalarType dtype, uint64_t bytes, int device) {
   if (bytes == 0) {
-    return {nullptr, c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device))};
+    return {nullptr,
+            c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device))};
   }
   const Link& link = Runtime::Get().Connected();
   CheckDeviceIndex(device);
@@ -129,9 +130,11 @@ c10::DataPtr NewBuffer(c10::ScalarType dtype, uint64_t bytes, int device) {
     element = ring::DType::kU8;
   }
   Ledger::Get().Reserve(link, device, static_cast<int64_t>(bytes));
-  c10::DataPtr data = WrapBuffer(link, link.client->NewBufferId(), element, elements, bytes, device);
+  c10::DataPtr data =
+      WrapBuffer(link, link.client->NewBufferId(), element, elements, bytes, device);
   const auto* buffer = static_cast<const Buffer*>(data.get_context());
-  Runtime::Get().Check(link, link.client->Alloc(buffer->id, element, elements, device), "an allocation");
+  Runtime::Get().Check(link, link.client->Alloc(buffer->id, element, elements, device),
+                       "an allocation");
   return data;
 }
 
@@ -141,7 +144,8 @@ Buffer* BufferOf(const c10::StorageImpl* storage) {
     return nullptr;
   }
   TORCH_CHECK(data.get_deleter() == &DeleteBuffer,
-              "neuron: this storage was not allocated by the neuron device (memory of another library cannot be used)");
+              "neuron: this storage was not allocated by the neuron device (memory of another "
+              "library cannot be used)");
   return static_cast<Buffer*>(data.get_context());
 }
 
@@ -150,8 +154,8 @@ void SetCurrentDevice(int device) { current_device = device; }
 
 void CheckDeviceIndex(int device) {
   const int count = Runtime::Get().Connected().device_count;
-  TORCH_CHECK(device >= 0 && device < count, "neuron: invalid device ordinal: neuron:", device, " (this process sees ",
-              count, count == 1 ? " device)" : " devices)");
+  TORCH_CHECK(device >= 0 && device < count, "neuron: invalid device ordinal: neuron:", device,
+              " (this process sees ", count, count == 1 ? " device)" : " devices)");
 }
 
 }  // namespace neurond::shim

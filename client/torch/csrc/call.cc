@@ -56,8 +56,10 @@ class Builder {
 
 void Builder::FailDevices(const at::Tensor& other) const {
   const int device = call_.device >= 0 ? call_.device : CurrentDevice();
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, neuron:", device,
-              " and ", other.device(), "! (when checking arguments of ", info_.name, ")");
+  TORCH_CHECK(
+      false,
+      "Expected all tensors to be on the same device, but found at least two devices, neuron:",
+      device, " and ", other.device(), "! (when checking arguments of ", info_.name, ")");
 }
 
 void Builder::Device(const at::Tensor& tensor) {
@@ -121,7 +123,8 @@ void Builder::Tensor(c10::IValue& holder, bool written, bool in_list) {
   }
   const bool contiguous = impl->is_contiguous();
   const int64_t numel = impl->numel();
-  uint64_t flags = (contiguous ? uint64_t{kContiguous} : 0) | (tensor.is_conj() ? uint64_t{kConj} : 0) |
+  uint64_t flags = (contiguous ? uint64_t{kContiguous} : 0) |
+                   (tensor.is_conj() ? uint64_t{kConj} : 0) |
                    (tensor.is_neg() ? uint64_t{kNeg} : 0);
   int32_t slot = -1;
   bool whole = true;
@@ -137,7 +140,8 @@ void Builder::Tensor(c10::IValue& holder, bool written, bool in_list) {
     slot = Slot(buffer, &fresh);
     buffer_dtype = buffer->dtype;
     elements = buffer->elements;
-    whole = impl->storage_offset() == 0 && static_cast<uint64_t>(numel) * impl->itemsize() == buffer->bytes &&
+    whole = impl->storage_offset() == 0 &&
+            static_cast<uint64_t>(numel) * impl->itemsize() == buffer->bytes &&
             (contiguous || impl->is_non_overlapping_and_dense());
     if (!whole) {
       call_.offsets.push_back(impl->storage_offset());
@@ -146,7 +150,8 @@ void Builder::Tensor(c10::IValue& holder, bool written, bool in_list) {
   flags |= whole ? uint64_t{kWhole} : 0;
   call_.key.push_back(Word(kTagTensor, (flags << 48) | (uint64_t{sizes.size()} << 40) |
                                            ((static_cast<uint64_t>(slot) & 0xffffff) << 16) |
-                                           (static_cast<uint64_t>(buffer_dtype) << 8) | static_cast<uint64_t>(dtype)));
+                                           (static_cast<uint64_t>(buffer_dtype) << 8) |
+                                           static_cast<uint64_t>(dtype)));
   for (const int64_t size : sizes) {
     call_.key.push_back(static_cast<uint64_t>(size));
   }
@@ -162,7 +167,8 @@ void Builder::Tensor(c10::IValue& holder, bool written, bool in_list) {
 }
 
 void Builder::Host(c10::ScalarType dtype, bool wrapped, int64_t word) {
-  call_.key.push_back(Word(kTagHost, (static_cast<uint64_t>(ToRing(dtype)) << 8) | (wrapped ? 1 : 0)));
+  call_.key.push_back(
+      Word(kTagHost, (static_cast<uint64_t>(ToRing(dtype)) << 8) | (wrapped ? 1 : 0)));
   call_.scalars.push_back({dtype, wrapped, word});
 }
 
@@ -176,7 +182,9 @@ void Builder::HostTensor(c10::IValue& holder, bool in_list) {
   if (tensor.dim() != 0 || in_list || complex || ToRing(dtype) == ring::DType::kInvalid) {
     // Index tensors, list items and complex numbers travel as device tensors.
     const bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-    const at::Tensor source = complex && wrapped ? tensor.to(c10::typeMetaToScalarType(c10::get_default_complex_dtype())) : tensor;
+    const at::Tensor source =
+        complex && wrapped ? tensor.to(c10::typeMetaToScalarType(c10::get_default_complex_dtype()))
+                           : tensor;
     holder = Upload(source, call_.device >= 0 ? call_.device : CurrentDevice());
     Tensor(holder, false, false);
     return;
@@ -256,7 +264,8 @@ void Builder::Plain(const c10::IValue& value) {
     key.push_back(Word(kTagInt));
     key.push_back(static_cast<uint64_t>(value.toSymInt().guard_int(__FILE__, __LINE__)));
   } else {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "neuron: ", info_.name, " has an argument of type ", value.tagKind());
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "neuron: ", info_.name, " has an argument of type ",
+                                value.tagKind());
   }
 }
 
@@ -266,7 +275,8 @@ void Builder::Value(c10::IValue& value, ArgKind kind, bool written) {
   } else if (kind == ArgKind::kTensors && value.isList()) {
     const auto list = value.toListRef();
     call_.key.push_back(Word(kTagList, (uint64_t{kTagTensor} << 40) | list.size()));
-    // The items live in the list, which may be shared with the caller: a replaced item needs a list of our own.
+    // The items live in the list, which may be shared with the caller: a replaced item needs a list
+    // of our own.
     bool replace = false;
     for (const c10::IValue& item : list) {
       replace |= item.isTensor() && item.toTensor().defined() && !IsNeuron(item.toTensor());
@@ -306,7 +316,8 @@ void Builder::Value(c10::IValue& value, ArgKind kind, bool written) {
 uint64_t Settings() {
   const auto dtype = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
   const auto& context = at::globalContext();
-  return dtype | (Runtime::Get().native_float64() ? 1u << 8 : 0u) | (context.deterministicAlgorithms() ? 1u << 9 : 0u) |
+  return dtype | (Runtime::Get().native_float64() ? 1u << 8 : 0u) |
+         (context.deterministicAlgorithms() ? 1u << 9 : 0u) |
          (static_cast<uint64_t>(context.float32MatmulPrecision()) << 10);
 }
 
@@ -349,7 +360,8 @@ void TakeApart(const OpInfo& info, torch::jit::Stack* stack, uint64_t graph, Cal
   const size_t count = info.args.size();
   const size_t first = stack->size() - count;
   // A tensor argument decides the device before host tensors are uploaded to it.
-  if (info.indexes_from_host && (*stack)[first].isTensor() && IsNeuron((*stack)[first].toTensor())) {
+  if (info.indexes_from_host && (*stack)[first].isTensor() &&
+      IsNeuron((*stack)[first].toTensor())) {
     call->device = (*stack)[first].toTensor().device().index();
   }
   Builder builder(info, call);

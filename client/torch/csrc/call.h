@@ -1,16 +1,18 @@
 // Call: one op call taken apart: its key, its tensors and Buffers, its run-time numbers.
 //
-// The key holds everything that the Program depends on: op, settings, per tensor dtype, sizes, View and which arguments share a
-// Buffer; each number's type; everything else by value. It does not hold: the device, offsets, the numbers' values.
-// Key words, in order of the arguments (a word's top byte says what follows):
+// The key holds everything that the Program depends on: op, settings, per tensor dtype, sizes, View
+// and which arguments share a Buffer; each number's type; everything else by value. It does not
+// hold: the device, offsets, the numbers' values. Key words, in order of the arguments (a word's
+// top byte says what follows):
 //   op id | settings | per argument:
 //     kTagNone
-//     kTagTensor   | flags | ndim | slot | buffer dtype | dtype     then sizes, [strides unless contiguous], [buffer elements unless whole]
-//     kTagHost     | dtype | wrapped                               a 0-dim CPU tensor or a number: run-time scalar
-//     kTagList     | kind | length                                 then the items
-//     kTagInt / kTagDouble / kTagBool / kTagString / kTagEnum ...  by value
+//     kTagTensor   | flags | ndim | slot | buffer dtype | dtype     then sizes, [strides unless
+//     contiguous], [buffer elements unless whole] kTagHost     | dtype | wrapped a 0-dim CPU tensor
+//     or a number: run-time scalar kTagList     | kind | length then the items kTagInt / kTagDouble
+//     / kTagBool / kTagString / kTagEnum ...  by value
 //
-// Thread-safety: a Call belongs to its stack frame. Lifetime: the tensors belong to the caller's stack and outlive it.
+// Thread-safety: a Call belongs to its stack frame. Lifetime: the tensors belong to the caller's
+// stack and outlive it.
 
 #ifndef NEUROND_CLIENT_TORCH_CSRC_CALL_H_
 #define NEUROND_CLIENT_TORCH_CSRC_CALL_H_
@@ -60,8 +62,8 @@ struct Call {
   void AddStaticValues(const std::vector<int32_t>& statics);
 };
 
-// Takes `stack`'s last arguments apart. May replace CPU tensors on the stack by uploaded ones where torch allows them beside device
-// tensors. Throws torch's words for mixed devices.
+// Takes `stack`'s last arguments apart. May replace CPU tensors on the stack by uploaded ones where
+// torch allows them beside device tensors. Throws torch's words for mixed devices.
 void TakeApart(const OpInfo& info, torch::jit::Stack* stack, uint64_t graph, Call* call);
 
 }  // namespace neurond::shim

@@ -2,6 +2,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_conj.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/_neg_view.h>
@@ -9,7 +10,6 @@
 #include <ATen/ops/clone_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include "client/torch/csrc/buffer.h"
@@ -56,11 +56,12 @@ void WriteDense(const at::Tensor& dst, const void* data) {
   const Link& link = Runtime::Get().Connected();
   const Buffer& buffer = LiveBuffer(dst, link);
   const uint64_t item = dst.dtype().itemsize();
-  Runtime::Get().Check(link,
-                       link.client->Write(CurrentRingStream(buffer.device), buffer.id,
-                                          static_cast<uint64_t>(dst.storage_offset()) * item, data,
-                                          static_cast<uint64_t>(dst.numel()) * item, CurrentOrigin(), nullptr),
-                       "a write");
+  Runtime::Get().Check(
+      link,
+      link.client->Write(CurrentRingStream(buffer.device), buffer.id,
+                         static_cast<uint64_t>(dst.storage_offset()) * item, data,
+                         static_cast<uint64_t>(dst.numel()) * item, CurrentOrigin(), nullptr),
+      "a write");
 }
 
 // The same bytes without conj and neg bits.
@@ -87,9 +88,11 @@ void CopyUp(const at::Tensor& src, const at::Tensor& dst) {
     return;
   }
   at::Tensor source = src;
-  if (dst.is_conj() || dst.is_neg() || src.is_conj() || src.is_neg() || src.scalar_type() != dst.scalar_type() ||
-      src.sizes() != dst.sizes() || src.strides() != dst.strides()) {
-    source = at::empty_strided(dst.sizes(), dst.strides(), at::TensorOptions(dst.scalar_type()).device(at::kCPU));
+  if (dst.is_conj() || dst.is_neg() || src.is_conj() || src.is_neg() ||
+      src.scalar_type() != dst.scalar_type() || src.sizes() != dst.sizes() ||
+      src.strides() != dst.strides()) {
+    source = at::empty_strided(dst.sizes(), dst.strides(),
+                               at::TensorOptions(dst.scalar_type()).device(at::kCPU));
     at::Tensor values = src;
     if (dst.is_conj()) {
       values = at::_conj(values);
@@ -104,7 +107,8 @@ void CopyUp(const at::Tensor& src, const at::Tensor& dst) {
 
 void CopyDown(const at::Tensor& src, const at::Tensor& dst) {
   if (src.scalar_type() == dst.scalar_type() && src.strides() == dst.strides() && IsDense(src) &&
-      !src.is_conj() && !src.is_neg() && !dst.is_conj() && !dst.is_neg() && src.sizes() == dst.sizes()) {
+      !src.is_conj() && !src.is_neg() && !dst.is_conj() && !dst.is_neg() &&
+      src.sizes() == dst.sizes()) {
     ReadDense(src, dst.mutable_data_ptr());
     return;
   }
@@ -115,7 +119,8 @@ void CopyDown(const at::Tensor& src, const at::Tensor& dst) {
 void CopyAcross(const at::Tensor& src, const at::Tensor& dst) {
   // One Copy moves whole Buffers; views and dtypes are settled on their own device.
   at::Tensor source = src;
-  if (src.scalar_type() != dst.scalar_type() || src.is_conj() || src.is_neg() || !src.is_contiguous() ||
+  if (src.scalar_type() != dst.scalar_type() || src.is_conj() || src.is_neg() ||
+      !src.is_contiguous() ||
       src.storage().nbytes() != static_cast<size_t>(src.numel()) * src.dtype().itemsize()) {
     source = EmptyContiguous(src.sizes(), dst.scalar_type(), src.device().index());
     CopyOnDevice(source, src);
@@ -123,8 +128,8 @@ void CopyAcross(const at::Tensor& src, const at::Tensor& dst) {
   const Link& link = Runtime::Get().Connected();
   const Buffer& from = LiveBuffer(source, link);
   at::Tensor target = dst;
-  const bool direct = dst.is_contiguous() && !dst.is_conj() && !dst.is_neg() && BufferOf(dst)->bytes == from.bytes &&
-                      BufferOf(dst)->dtype == from.dtype;
+  const bool direct = dst.is_contiguous() && !dst.is_conj() && !dst.is_neg() &&
+                      BufferOf(dst)->bytes == from.bytes && BufferOf(dst)->dtype == from.dtype;
   if (!direct) {
     target = EmptyContiguous(dst.sizes(), dst.scalar_type(), dst.device().index());
   }
@@ -137,7 +142,8 @@ void CopyAcross(const at::Tensor& src, const at::Tensor& dst) {
   // The Copy runs on the source's stream; the destination's stream waits for it.
   const int from_stream = CurrentRingStream(from.device), to_stream = CurrentRingStream(to.device);
   uint64_t seq = 0;
-  Runtime::Get().Check(link, link.client->Copy(from_stream, from.id, to.id, CurrentOrigin(), &seq), "a copy");
+  Runtime::Get().Check(link, link.client->Copy(from_stream, from.id, to.id, CurrentOrigin(), &seq),
+                       "a copy");
   Runtime::Get().Check(link, link.client->WaitStream(to_stream, from_stream, seq), "a copy");
   if (!direct) {
     CopyOnDevice(dst, target);
@@ -162,23 +168,26 @@ at::Scalar LocalScalar(const at::Tensor& self) {
 
 bool SameDevice(const at::Tensor& self, std::optional<c10::Device> device) {
   return !device.has_value() ||
-         (device->is_privateuseone() && (device->index() < 0 ? CurrentDevice() : device->index()) == self.device().index());
+         (device->is_privateuseone() &&
+          (device->index() < 0 ? CurrentDevice() : device->index()) == self.device().index());
 }
 
 // On one device a conversion is one program; anything else is torch's own empty + copy_.
-at::Tensor ToCopy(const at::Tensor& self, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
-                  std::optional<c10::Device> device, std::optional<bool> pin_memory, bool non_blocking,
+at::Tensor ToCopy(const at::Tensor& self, std::optional<c10::ScalarType> dtype,
+                  std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                  std::optional<bool> pin_memory, bool non_blocking,
                   std::optional<c10::MemoryFormat> format) {
   const bool known = ToRing(self.scalar_type()) != ring::DType::kInvalid &&
                      (!dtype.has_value() || ToRing(*dtype) != ring::DType::kInvalid);
-  if (!known || self.numel() == 0 || !SameDevice(self, device) || c10::layout_or_default(layout) != c10::kStrided) {
+  if (!known || self.numel() == 0 || !SameDevice(self, device) ||
+      c10::layout_or_default(layout) != c10::kStrided) {
     return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
   }
   static OpInfo& op = OpInfo::Named("aten::_to_copy", "");
   torch::jit::Stack stack;
   const auto device_less = std::optional<c10::Device>(c10::Device(c10::DeviceType::PrivateUse1));
-  torch::jit::push(stack, self, dtype, layout, device.has_value() ? device_less : std::nullopt, std::optional<bool>(),
-                   false, format);
+  torch::jit::push(stack, self, dtype, layout, device.has_value() ? device_less : std::nullopt,
+                   std::optional<bool>(), false, format);
   RunKeyed(op, &stack);
   return stack[0].toTensor();
 }
@@ -200,12 +209,16 @@ void CopyOnDevice(const at::Tensor& dst, const at::Tensor& src) {
   if (dst.numel() == 0) {
     return;
   }
-  if (ToRing(dst.scalar_type()) == ring::DType::kInvalid || ToRing(src.scalar_type()) == ring::DType::kInvalid) {
-    // A dtype that programs do not know: the same bytes are copied as integers, a conversion is the host's.
-    TORCH_CHECK(dst.scalar_type() == src.scalar_type() || IsDense(dst), "neuron: cannot copy ", src.scalar_type(),
-                " into a strided view of ", dst.scalar_type());
+  if (ToRing(dst.scalar_type()) == ring::DType::kInvalid ||
+      ToRing(src.scalar_type()) == ring::DType::kInvalid) {
+    // A dtype that programs do not know: the same bytes are copied as integers, a conversion is the
+    // host's.
+    TORCH_CHECK(dst.scalar_type() == src.scalar_type() || IsDense(dst), "neuron: cannot copy ",
+                src.scalar_type(), " into a strided view of ", dst.scalar_type());
     if (dst.scalar_type() == src.scalar_type()) {
-      const auto as = dst.dtype().itemsize() == 1 ? at::kByte : dst.dtype().itemsize() == 2 ? at::kShort : at::kInt;
+      const auto as = dst.dtype().itemsize() == 1   ? at::kByte
+                      : dst.dtype().itemsize() == 2 ? at::kShort
+                                                    : at::kInt;
       CopyOnDevice(dst.view(as), src.view(as));
       return;
     }
@@ -220,11 +233,12 @@ void CopyOnDevice(const at::Tensor& dst, const at::Tensor& src) {
 
 at::Tensor Download(const at::Tensor& self) {
   if (self.numel() == 0) {
-    return at::empty_strided(self.sizes(), self.strides(), at::TensorOptions(self.scalar_type()).device(at::kCPU));
+    return at::empty_strided(self.sizes(), self.strides(),
+                             at::TensorOptions(self.scalar_type()).device(at::kCPU));
   }
   const at::Tensor dense = DenseOnDevice(Bare(self));
-  at::Tensor host =
-      at::empty_strided(dense.sizes(), dense.strides(), at::TensorOptions(dense.scalar_type()).device(at::kCPU));
+  at::Tensor host = at::empty_strided(dense.sizes(), dense.strides(),
+                                      at::TensorOptions(dense.scalar_type()).device(at::kCPU));
   ReadDense(dense, host.mutable_data_ptr());
   if (self.is_conj()) {
     host = at::_conj(host);
@@ -259,13 +273,15 @@ at::Tensor CopyFrom(const at::Tensor& src, const at::Tensor& dst, bool /*non_blo
 }
 
 void RegisterCopies() {
-  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten",
+                                            c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   library->impl("_copy_from", TORCH_FN(CopyFrom));
   library->impl("_copy_from_and_resize", TORCH_FN(CopyFromAndResize));
   library->impl("_local_scalar_dense", TORCH_FN(LocalScalar));
   library->impl("_to_copy", TORCH_FN(ToCopy));
   library->impl("clone", TORCH_FN(Clone));
-  // Without these, a tensor with a conj or neg bit recurses: _copy_from -> resolve_conj -> clone -> copy_ -> _copy_from.
+  // Without these, a tensor with a conj or neg bit recurses: _copy_from -> resolve_conj -> clone ->
+  // copy_ -> _copy_from.
   for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
     auto* bits = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
     bits->impl("_copy_from", torch::CppFunction::makeFallthrough());

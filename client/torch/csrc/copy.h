@@ -12,7 +12,8 @@ namespace neurond::shim {
 // dst.copy_(src) on one device: any dtypes, Views and bits, through the keyed path.
 void CopyOnDevice(const at::Tensor& dst, const at::Tensor& src);
 
-// A CPU tensor with the values, dtype and (where dense) strides of `self`; conj and neg bits kept as bits.
+// A CPU tensor with the values, dtype and (where dense) strides of `self`; conj and neg bits kept
+// as bits.
 at::Tensor Download(const at::Tensor& self);
 // A contiguous tensor on `device` with the values of a CPU tensor.
 at::Tensor Upload(const at::Tensor& self, int device);

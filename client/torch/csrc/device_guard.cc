@@ -1,4 +1,5 @@
-// The device guard and the accelerator hooks: how torch asks about devices, streams, events and pinned memory.
+// The device guard and the accelerator hooks: how torch asks about devices, streams, events and
+// pinned memory.
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -42,7 +43,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
       SetCurrentDevice(device.index());
     }
   }
-  c10::Stream getStream(c10::Device device) const override { return CurrentStream(IndexOf(device)); }
+  c10::Stream getStream(c10::Device device) const override {
+    return CurrentStream(IndexOf(device));
+  }
   c10::Stream getDefaultStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::DEFAULT, At(IndexOf(device)));
   }
@@ -61,8 +64,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex index,
               const c10::EventFlag flag) const override {
-    TORCH_CHECK(index < 0 || index == stream.device_index(), "Event device index ", static_cast<int>(index),
-                " does not match recording stream's device index ", static_cast<int>(stream.device_index()), ".");
+    TORCH_CHECK(index < 0 || index == stream.device_index(), "Event device index ",
+                static_cast<int>(index), " does not match recording stream's device index ",
+                static_cast<int>(stream.device_index()), ".");
     RecordEvent(event, stream, flag == c10::EventFlag::BACKEND_DEFAULT);
   }
   void block(void* event, const c10::Stream& stream) const override { BlockOnEvent(event, stream); }
@@ -74,7 +78,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     c10::DeviceCapability capability;
     capability.capability_data.capability_bits = 0;
     auto& types = capability.capability_data.supported_scalar_types;
-    types.has_Bool = types.has_Byte = types.has_Char = types.has_Short = types.has_Int = types.has_Long = 1;
+    types.has_Bool = types.has_Byte = types.has_Char = types.has_Short = types.has_Int =
+        types.has_Long = 1;
     types.has_Half = types.has_BFloat16 = types.has_Float = types.has_Double = 1;
     types.has_ComplexFloat = types.has_ComplexDouble = 1;
     return capability;
@@ -127,7 +132,9 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
     return DefaultGenerator(index);
   }
-  at::Generator getNewGenerator(c10::DeviceIndex index) const override { return NewGenerator(index); }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    return NewGenerator(index);
+  }
   c10::Device getDeviceFromPtr(void* /*data*/) const override {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "neuron: device memory has no addresses; use a tensor");
   }
@@ -141,7 +148,8 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 }  // namespace
 
 void RegisterGuardAndHooks() {
-  static const c10::impl::DeviceGuardImplRegistrar registrar(c10::DeviceType::PrivateUse1, new Guard());
+  static const c10::impl::DeviceGuardImplRegistrar registrar(c10::DeviceType::PrivateUse1,
+                                                             new Guard());
   at::RegisterPrivateUse1HooksInterface(new Hooks());
 }
 

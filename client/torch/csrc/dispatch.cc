@@ -23,16 +23,18 @@ void FillWords(const Entry& entry, const Call& call, c10::SmallVector<int64_t, 1
   words->append(call.offsets.begin(), call.offsets.end());
   size_t next_static = 0;
   for (size_t i = 0; i < call.scalars.size(); ++i) {
-    if (next_static < entry.statics.size() && static_cast<size_t>(entry.statics[next_static]) == i) {
+    if (next_static < entry.statics.size() &&
+        static_cast<size_t>(entry.statics[next_static]) == i) {
       ++next_static;
       continue;
     }
     words->push_back(call.scalars[i].word);
   }
   if (entry.offsets > 0) {
-    const at::Generator& chosen = call.generator.has_value() && call.generator->device().is_privateuseone()
-                                      ? *call.generator
-                                      : DefaultGenerator(call.device);
+    const at::Generator& chosen =
+        call.generator.has_value() && call.generator->device().is_privateuseone()
+            ? *call.generator
+            : DefaultGenerator(call.device);
     auto* generator = static_cast<NeuronGenerator*>(chosen.unsafeGetGeneratorImpl());
     std::lock_guard<std::mutex> lock(generator->mutex_);
     words->push_back(static_cast<int64_t>(generator->current_seed()));
@@ -42,14 +44,17 @@ void FillWords(const Entry& entry, const Call& call, c10::SmallVector<int64_t, 1
 }
 
 // Makes the outputs, names their Buffers in `ids`, and gives the returns.
-void MakeReturns(const Link& link, const Entry& entry, const Call& call, c10::SmallVector<uint64_t, 8>* ids,
-                 c10::SmallVector<c10::IValue, 4>* returns) {
+void MakeReturns(const Link& link, const Entry& entry, const Call& call,
+                 c10::SmallVector<uint64_t, 8>* ids, c10::SmallVector<c10::IValue, 4>* returns) {
   const auto make = [&](const OutSpec& spec) -> at::Tensor {
     switch (spec.kind) {
-      case OutSpec::Kind::kArg: return *call.tensors[static_cast<size_t>(spec.arg)].tensor;
+      case OutSpec::Kind::kArg:
+        return *call.tensors[static_cast<size_t>(spec.arg)].tensor;
       case OutSpec::Kind::kNone:
-      case OutSpec::Kind::kInt: return {};
-      case OutSpec::Kind::kNew: break;
+      case OutSpec::Kind::kInt:
+        return {};
+      case OutSpec::Kind::kNew:
+        break;
     }
     c10::DataPtr data;
     if (spec.elements > 0) [[likely]] {
@@ -59,17 +64,20 @@ void MakeReturns(const Link& link, const Entry& entry, const Call& call, c10::Sm
     } else {
       data = NewBuffer(spec.dtype, 0, call.device);
     }
-    return MakeTensor(std::move(data), spec.bytes, spec.dtype, spec.sizes,
-                      spec.contiguous ? std::nullopt : std::optional<c10::IntArrayRef>(spec.strides));
+    return MakeTensor(
+        std::move(data), spec.bytes, spec.dtype, spec.sizes,
+        spec.contiguous ? std::nullopt : std::optional<c10::IntArrayRef>(spec.strides));
   };
   if (entry.new_buffers > 0) {
     // All at once: when this throws, no name was made.
-    Ledger::Get().Reserve(link, call.device, static_cast<int64_t>(entry.new_bytes), entry.new_buffers);
+    Ledger::Get().Reserve(link, call.device, static_cast<int64_t>(entry.new_bytes),
+                          entry.new_buffers);
   }
   for (const ReturnSpec& spec : entry.returns) {
     if (!spec.is_list) [[likely]] {
       const OutSpec& item = spec.items[0];
-      returns->push_back(item.kind == OutSpec::Kind::kInt ? c10::IValue(item.number) : c10::IValue(make(item)));
+      returns->push_back(item.kind == OutSpec::Kind::kInt ? c10::IValue(item.number)
+                                                          : c10::IValue(make(item)));
       continue;
     }
     c10::List<at::Tensor> list;
@@ -81,7 +89,8 @@ void MakeReturns(const Link& link, const Entry& entry, const Call& call, c10::Sm
   }
 }
 
-void Submit(const OpInfo& info, const Link& link, const Entry& entry, const Call& call, torch::jit::Stack* stack) {
+void Submit(const OpInfo& info, const Link& link, const Entry& entry, const Call& call,
+            torch::jit::Stack* stack) {
   c10::SmallVector<uint64_t, 8> outputs;
   c10::SmallVector<c10::IValue, 4> returns;
   MakeReturns(link, entry, call, &outputs, &returns);
@@ -114,14 +123,16 @@ void Submit(const OpInfo& info, const Link& link, const Entry& entry, const Call
 
 void WarnFloat64(const OpInfo& info) {
   if (!Runtime::Get().native_float64() && !info.warned_float64.exchange(true)) {
-    TORCH_WARN("neuron: ", info.name,
-               " computes float64 as float32 (set NEURON_FLOAT64=native to use the device's own float64)");
+    TORCH_WARN(
+        "neuron: ", info.name,
+        " computes float64 as float32 (set NEURON_FLOAT64=native to use the device's own float64)");
   }
 }
 
 void ApplyResizes(const Entry& entry, const Call& call) {
   for (const Entry::Resize& resize : entry.resizes) {
-    ResizeStrided(*call.tensors[static_cast<size_t>(resize.tensor)].tensor, resize.sizes, resize.strides);
+    ResizeStrided(*call.tensors[static_cast<size_t>(resize.tensor)].tensor, resize.sizes,
+                  resize.strides);
   }
 }
 
@@ -169,7 +180,8 @@ void RunKeyed(const OpInfo& info, torch::jit::Stack* stack, uint64_t graph) {
   TORCH_CHECK(false, "neuron: ", info.name, " does not settle on a program");
 }
 
-void BoxedKernel(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+void BoxedKernel(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
+                 torch::jit::Stack* stack) {
   RunKeyed(OpInfo::Of(op), stack);
 }
 

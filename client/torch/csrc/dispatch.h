@@ -14,7 +14,8 @@
 
 namespace neurond::shim {
 
-// Runs `info` on the stack's last arguments and replaces them by its returns. `graph`: for neuron::run_graph, the registered graph.
+// Runs `info` on the stack's last arguments and replaces them by its returns. `graph`: for
+// neuron::run_graph, the registered graph.
 void RunKeyed(const OpInfo& info, torch::jit::Stack* stack, uint64_t graph = 0);
 
 // The boxed kernel of every op without a kernel of its own.

@@ -133,7 +133,8 @@ const Entry* EntryTable::Insert(Entry entry) {
   Table& table = Entries();
   std::lock_guard<std::mutex> lock(table.mutex);
   if (table.entries.size() >= kEntriesMax) {
-    table.entries.clear();  // other threads' front caches still hold theirs: entries are never freed
+    table.entries
+        .clear();  // other threads' front caches still hold theirs: entries are never freed
   }
   const auto [begin, end] = table.entries.equal_range(made->hash);
   for (auto at = begin; at != end; ++at) {
@@ -174,7 +175,8 @@ bool DecodeEntry(std::string_view bytes, Entry* entry) {
     return false;
   }
   const uint64_t kind = in.Get();
-  if (kind != static_cast<uint64_t>(Entry::Kind::kProgram) && kind != static_cast<uint64_t>(Entry::Kind::kStatic)) {
+  if (kind != static_cast<uint64_t>(Entry::Kind::kProgram) &&
+      kind != static_cast<uint64_t>(Entry::Kind::kStatic)) {
     return false;
   }
   entry->kind = static_cast<Entry::Kind>(kind);

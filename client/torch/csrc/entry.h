@@ -1,8 +1,9 @@
 // Entry: what a key leads to. EntryTable: all keys this process has met.
 //
-// Lifetime: entries are never freed, so readers hold plain pointers; an entry of an ended epoch is not found any more.
-// Thread-safety: entries are immutable once published (but for `statics`' growth, which publishes a new entry). The table takes one short
-// lock, under which nothing waits or calls out; in front of it is a per-thread cache.
+// Lifetime: entries are never freed, so readers hold plain pointers; an entry of an ended epoch is
+// not found any more. Thread-safety: entries are immutable once published (but for `statics`'
+// growth, which publishes a new entry). The table takes one short lock, under which nothing waits
+// or calls out; in front of it is a per-thread cache.
 
 #ifndef NEUROND_CLIENT_TORCH_CSRC_ENTRY_H_
 #define NEUROND_CLIENT_TORCH_CSRC_ENTRY_H_
@@ -25,7 +26,7 @@ struct OutSpec {
   Kind kind = Kind::kNone;
   bool contiguous = true;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
-  int32_t arg = -1;  // kArg: index into Call::tensors
+  int32_t arg = -1;    // kArg: index into Call::tensors
   int64_t number = 0;  // kInt
   std::vector<int64_t> sizes, strides;
   // Derived.
@@ -53,15 +54,15 @@ struct Entry {
 
   Kind kind = Kind::kFallback;
   uint32_t epoch = 0;
-  uint64_t program = 0;   // 0 with kProgram: nothing to run (no elements anywhere)
-  uint64_t offsets = 0;   // random numbers: how far the generator moves
+  uint64_t program = 0;  // 0 with kProgram: nothing to run (no elements anywhere)
+  uint64_t offsets = 0;  // random numbers: how far the generator moves
   std::vector<ReturnSpec> returns;
-  std::vector<int32_t> statics;      // kStatic: scalars; kProgram: scalars without a word
+  std::vector<int32_t> statics;  // kStatic: scalars; kProgram: scalars without a word
   std::vector<Resize> resizes;
-  std::string reason;                // kFallback
+  std::string reason;  // kFallback
   uint64_t hash = 0;
   std::vector<uint64_t> key;
-  uint32_t new_buffers = 0;          // derived, as new_bytes
+  uint32_t new_buffers = 0;  // derived, as new_bytes
   uint64_t new_bytes = 0;
 
   bool Matches(const Call& call, uint64_t call_hash) const {

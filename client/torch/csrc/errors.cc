@@ -11,12 +11,17 @@ namespace {
   const std::string text = Describe(error);
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   switch (error.kind) {
-    case ring::ErrorKind::kIndex: throw c10::IndexError(here, text);
-    case ring::ErrorKind::kOutOfMemory: throw c10::OutOfMemoryError(here, text);
-    case ring::ErrorKind::kValue: throw c10::ValueError(here, text);
-    case ring::ErrorKind::kLinalg: throw c10::LinAlgError(here, text);
+    case ring::ErrorKind::kIndex:
+      throw c10::IndexError(here, text);
+    case ring::ErrorKind::kOutOfMemory:
+      throw c10::OutOfMemoryError(here, text);
+    case ring::ErrorKind::kValue:
+      throw c10::ValueError(here, text);
+    case ring::ErrorKind::kLinalg:
+      throw c10::LinAlgError(here, text);
     case ring::ErrorKind::kZeroDivision:  // PyTorch raises RuntimeError("ZeroDivisionError")
-    case ring::ErrorKind::kRuntime: break;
+    case ring::ErrorKind::kRuntime:
+      break;
   }
   throw c10::Error(here, text);
 }
@@ -24,7 +29,8 @@ namespace {
 void Take(const Link& link, int stream, int device, uint64_t upto_seq, uint64_t buffer, bool must) {
   bool found = false;
   client::DeviceError error;
-  Runtime::Get().Check(link, link.client->TakeError(stream, device, upto_seq, buffer, &found, &error),
+  Runtime::Get().Check(link,
+                       link.client->TakeError(stream, device, upto_seq, buffer, &found, &error),
                        "reading an error");
   if (found) {
     Raise(error);
@@ -65,6 +71,8 @@ void RaiseDeviceError(const Link& link, int device) {
   }
 }
 
-void RaiseBufferError(const Link& link, uint64_t buffer) { Take(link, -1, -1, UINT64_MAX, buffer, true); }
+void RaiseBufferError(const Link& link, uint64_t buffer) {
+  Take(link, -1, -1, UINT64_MAX, buffer, true);
+}
 
 }  // namespace neurond::shim

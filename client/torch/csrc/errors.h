@@ -1,8 +1,10 @@
 // Errors: deferred failures become exceptions at synchronizing calls.
 //
-// The message is the root's message in its first line, then op, inputs and device, then the Python line that submitted it.
+// The message is the root's message in its first line, then op, inputs and device, then the Python
+// line that submitted it.
 //
-// Thread-safety: all functions, from any thread; Raise takes the GIL to read source lines, so no lock may be held.
+// Thread-safety: all functions, from any thread; Raise takes the GIL to read source lines, so no
+// lock may be held.
 
 #ifndef NEUROND_CLIENT_TORCH_CSRC_ERRORS_H_
 #define NEUROND_CLIENT_TORCH_CSRC_ERRORS_H_
@@ -14,7 +16,8 @@
 
 namespace neurond::shim {
 
-// Raises the oldest unreported failure of a stream up to a sequence number (stream >= 0) or of a device; returns when there is none.
+// Raises the oldest unreported failure of a stream up to a sequence number (stream >= 0) or of a
+// device; returns when there is none.
 void RaiseStreamError(const Link& link, int stream, uint64_t upto_seq);
 void RaiseDeviceError(const Link& link, int device);
 // After a Read that failed: raises the failure behind a Buffer.

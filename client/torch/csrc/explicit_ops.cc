@@ -1,11 +1,12 @@
 // Registration of the boxed kernel, and the few ops that need a kernel of their own.
 //
-// Boxed: the backend fallback; every structured op that torch would split into empty({0}) plus an out= call; and composite ops worth one
-// program. Never an op tagged inplace_view or one that returns a view: those are metadata, and running them as programs would silently
-// return wrong data; that is asserted here, at import.
+// Boxed: the backend fallback; every structured op that torch would split into empty({0}) plus an
+// out= call; and composite ops worth one program. Never an op tagged inplace_view or one that
+// returns a view: those are metadata, and running them as programs would silently return wrong
+// data; that is asserted here, at import.
 
-#include <ATen/SDPBackend.h>
 #include <ATen/Context.h>
+#include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/all.h>
@@ -82,31 +83,37 @@ bool IsWorthOneProgram(const c10::OperatorHandle& op, const std::string& name) {
   if (name.starts_with("aten::_foreach_") && name.find("out") == std::string::npos) {
     return true;
   }
-  // An op that torch decomposes above autograd has no derivative of its own: a kernel here would cut the graph.
-  return OneProgram().contains(name) && !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  // An op that torch decomposes above autograd has no derivative of its own: a kernel here would
+  // cut the graph.
+  return OneProgram().contains(name) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
 
 bool Equal(const at::Tensor& self, const at::Tensor& other) {
-  TORCH_CHECK(self.device() == other.device(), "Expected all tensors to be on the same device, but found at least two devices, ",
+  TORCH_CHECK(self.device() == other.device(),
+              "Expected all tensors to be on the same device, but found at least two devices, ",
               self.device(), " and ", other.device(), "!");
-  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.scalar_type(),
-              " but got data type ", other.scalar_type(), " for argument 'other' in call to equal");
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ",
+              self.scalar_type(), " but got data type ", other.scalar_type(),
+              " for argument 'other' in call to equal");
   if (self.sizes() != other.sizes()) {
     return false;
   }
   return self.numel() == 0 || at::all(at::eq(self, other)).item<bool>();
 }
 
-// Attention is one op of the lowering; torch takes its math path when the user forbids fused kernels by sdpa_kernel(MATH), for
-// nested or oddly shaped inputs, and for dtypes without a fused form.
+// Attention is one op of the lowering; torch takes its math path when the user forbids fused
+// kernels by sdpa_kernel(MATH), for nested or oddly shaped inputs, and for dtypes without a fused
+// form.
 int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                         const std::optional<at::Tensor>& mask, double /*dropout*/, bool /*causal*/,
                         std::optional<double> /*scale*/, bool enable_gqa) {
   const auto& context = at::globalContext();
   const bool fused_allowed = context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP();
-  const bool shaped = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && query.size(-1) == key.size(-1) &&
-                      query.size(0) == key.size(0) && key.size(0) == value.size(0) && query.size(0) > 0 &&
-                      query.size(-2) > 0 && key.size(-2) > 0 && query.size(-1) > 0 && value.size(-1) == query.size(-1);
+  const bool shaped = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 &&
+                      query.size(-1) == key.size(-1) && query.size(0) == key.size(0) &&
+                      key.size(0) == value.size(0) && query.size(0) > 0 && query.size(-2) > 0 &&
+                      key.size(-2) > 0 && query.size(-1) > 0 && value.size(-1) == query.size(-1);
   const bool heads = query.dim() == 4 && key.dim() == 4 && query.size(1) == key.size(1);
   const bool dtype = query.scalar_type() == at::kFloat || query.scalar_type() == at::kBFloat16 ||
                      query.scalar_type() == at::kHalf;
@@ -117,26 +124,28 @@ int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key, const at
   return static_cast<int64_t>(at::SDPBackend::math);
 }
 
-at::Tensor ConvolutionOverrideable(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                                   c10::IntArrayRef stride, c10::IntArrayRef padding, c10::IntArrayRef dilation,
-                                   bool transposed, c10::IntArrayRef output_padding, int64_t groups) {
+at::Tensor ConvolutionOverrideable(const at::Tensor& input, const at::Tensor& weight,
+                                   const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
+                                   c10::IntArrayRef padding, c10::IntArrayRef dilation,
+                                   bool transposed, c10::IntArrayRef output_padding,
+                                   int64_t groups) {
   static OpInfo& op = OpInfo::Named("aten::convolution", "");
   torch::jit::Stack stack;
-  torch::jit::push(stack, input, weight, bias, stride.vec(), padding.vec(), dilation.vec(), transposed,
-                   output_padding.vec(), groups);
+  torch::jit::push(stack, input, weight, bias, stride.vec(), padding.vec(), dilation.vec(),
+                   transposed, output_padding.vec(), groups);
   RunKeyed(op, &stack);
   return stack[0].toTensor();
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvolutionBackwardOverrideable(
-    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, c10::IntArrayRef stride,
-    c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding,
-    int64_t groups, std::array<bool, 3> mask) {
+    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
+    c10::IntArrayRef stride, c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
+    c10::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> mask) {
   static OpInfo& op = OpInfo::Named("aten::convolution_backward", "");
   const int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
   torch::jit::Stack stack;
-  torch::jit::push(stack, grad, input, weight, std::vector<int64_t>{channels}, stride.vec(), padding.vec(),
-                   dilation.vec(), transposed, output_padding.vec(), groups,
+  torch::jit::push(stack, grad, input, weight, std::vector<int64_t>{channels}, stride.vec(),
+                   padding.vec(), dilation.vec(), transposed, output_padding.vec(), groups,
                    c10::List<bool>({mask[0], mask[1], mask[2]}));
   RunKeyed(op, &stack);
   return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
@@ -145,7 +154,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvolutionBackwardOverrideable(
 }  // namespace
 
 void RegisterExplicitOps() {
-  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten",
+                                            c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   library->impl("equal", TORCH_FN(Equal));
   library->impl("_fused_sdp_choice", TORCH_FN(ChooseAttention));
   library->impl("convolution_overrideable", TORCH_FN(ConvolutionOverrideable));
@@ -153,7 +163,8 @@ void RegisterExplicitOps() {
 }
 
 void RegisterBoxedOps() {
-  static auto* fallback = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* fallback = new torch::Library(torch::Library::IMPL, "_",
+                                             c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&BoxedKernel>());
   static auto* handles = new std::vector<c10::RegistrationHandleRAII>();
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
@@ -162,17 +173,20 @@ void RegisterBoxedOps() {
     if (!op.has_value() || op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
       continue;
     }
-    const std::string text = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    const std::string text =
+        name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
     if (!text.starts_with("aten::") || !IsWorthOneProgram(*op, text)) {
       continue;
     }
     if (IsView(*op)) {
-      TORCH_CHECK(!OneProgram().contains(text), "neuron: ", text, " returns a view and cannot be a program");
+      TORCH_CHECK(!OneProgram().contains(text), "neuron: ", text,
+                  " returns a view and cannot be a program");
       continue;
     }
-    handles->push_back(dispatcher.registerImpl(name, c10::DispatchKey::PrivateUse1,
-                                               c10::KernelFunction::makeFromBoxedFunction<&BoxedKernel>(), std::nullopt,
-                                               nullptr, "neuron boxed"));
+    handles->push_back(
+        dispatcher.registerImpl(name, c10::DispatchKey::PrivateUse1,
+                                c10::KernelFunction::makeFromBoxedFunction<&BoxedKernel>(),
+                                std::nullopt, nullptr, "neuron boxed"));
   }
 }
 

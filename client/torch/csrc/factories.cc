@@ -18,14 +18,14 @@
 
 namespace neurond::shim {
 
-at::Tensor MakeTensor(c10::DataPtr data, uint64_t bytes, c10::ScalarType dtype, c10::IntArrayRef sizes,
-                      std::optional<c10::IntArrayRef> strides) {
+at::Tensor MakeTensor(c10::DataPtr data, uint64_t bytes, c10::ScalarType dtype,
+                      c10::IntArrayRef sizes, std::optional<c10::IntArrayRef> strides) {
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t{},
                                                        static_cast<int64_t>(bytes), std::move(data),
                                                        NeuronAllocator(), true);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
-                                                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                                         c10::scalarTypeToTypeMeta(dtype));
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(dtype));
   if (strides.has_value()) {
     tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, *strides);
   } else if (sizes.size() != 1 || sizes[0] != 0) {
@@ -51,7 +51,8 @@ at::Tensor EmptyContiguous(c10::IntArrayRef sizes, c10::ScalarType dtype, int de
   return MakeTensor(NewBuffer(dtype, bytes, device), bytes, dtype, sizes, std::nullopt);
 }
 
-at::Tensor EmptyStrided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype, int device) {
+at::Tensor EmptyStrided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
+                        int device) {
   at::detail::check_size_nonnegative(sizes);
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
   return MakeTensor(NewBuffer(dtype, bytes, device), bytes, dtype, sizes, strides);
@@ -66,8 +67,8 @@ struct Options {
 
 Options Resolve(std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
                 std::optional<c10::Device> device, std::optional<bool> pin_memory) {
-  TORCH_CHECK(c10::layout_or_default(layout) == c10::Layout::Strided, "neuron: only strided tensors can be made, got ",
-              *layout);
+  TORCH_CHECK(c10::layout_or_default(layout) == c10::Layout::Strided,
+              "neuron: only strided tensors can be made, got ", *layout);
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
   const c10::Device at = c10::device_or_default(device);
   TORCH_CHECK(at.is_privateuseone(), "neuron: expected a neuron device, got ", at);
@@ -78,15 +79,16 @@ int64_t IntegerMax(c10::ScalarType dtype) {
   const auto bits = static_cast<int>(c10::elementSize(dtype) * 8);
   const bool is_signed = c10::isSignedType(dtype);
   if (bits == 64) {
-    return std::numeric_limits<int64_t>::max();  // uint64's maximum has no Scalar; any loud value will do
+    return std::numeric_limits<int64_t>::max();  // uint64's maximum has no Scalar; any loud value
+                                                 // will do
   }
   return (int64_t{1} << (bits - (is_signed ? 1 : 0))) - 1;
 }
 
 // torch.utils.deterministic.fill_uninitialized_memory
 const at::Tensor& FillIfDeterministic(const at::Tensor& tensor) {
-  if (at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory())
-      [[unlikely]] {
+  if (at::globalContext().deterministicAlgorithms() &&
+      at::globalContext().deterministicFillUninitializedMemory()) [[unlikely]] {
     const auto dtype = tensor.scalar_type();
     if (c10::isFloatingType(dtype) || c10::isComplexType(dtype)) {
       tensor.fill_(std::numeric_limits<double>::quiet_NaN());
@@ -99,9 +101,9 @@ const at::Tensor& FillIfDeterministic(const at::Tensor& tensor) {
   return tensor;
 }
 
-at::Tensor Empty(c10::IntArrayRef sizes, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
-                 std::optional<c10::Device> device, std::optional<bool> pin_memory,
-                 std::optional<c10::MemoryFormat> format) {
+at::Tensor Empty(c10::IntArrayRef sizes, std::optional<c10::ScalarType> dtype,
+                 std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                 std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
   const Options options = Resolve(dtype, layout, device, pin_memory);
   at::Tensor tensor = EmptyContiguous(sizes, options.dtype, options.device);
   if (format.has_value() && *format != c10::MemoryFormat::Contiguous) {
@@ -110,18 +112,19 @@ at::Tensor Empty(c10::IntArrayRef sizes, std::optional<c10::ScalarType> dtype, s
   return FillIfDeterministic(tensor);
 }
 
-at::Tensor EmptyStridedOp(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::optional<c10::ScalarType> dtype,
-                          std::optional<c10::Layout> layout, std::optional<c10::Device> device,
-                          std::optional<bool> pin_memory) {
+at::Tensor EmptyStridedOp(c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                          std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                          std::optional<c10::Device> device, std::optional<bool> pin_memory) {
   const Options options = Resolve(dtype, layout, device, pin_memory);
   return FillIfDeterministic(EmptyStrided(sizes, strides, options.dtype, options.device));
 }
 
-at::Tensor& SetStorageOffset(at::Tensor& self, at::Storage source, int64_t offset, c10::IntArrayRef sizes,
-                             c10::IntArrayRef strides) {
+at::Tensor& SetStorageOffset(at::Tensor& self, at::Storage source, int64_t offset,
+                             c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   TORCH_CHECK(source.device_type() == c10::DeviceType::PrivateUse1,
-              "Attempted to set the storage of a tensor on device \"", self.device(), "\" to a storage on different device \"",
-              source.device(), "\".  This is no longer allowed; the devices must match.");
+              "Attempted to set the storage of a tensor on device \"", self.device(),
+              "\" to a storage on different device \"", source.device(),
+              "\".  This is no longer allowed; the devices must match.");
   TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(std::move(source));
@@ -147,21 +150,24 @@ at::Tensor& SetStorage(at::Tensor& self, at::Storage source) {
 }
 
 at::Tensor& SetTensor(at::Tensor& self, const at::Tensor& source) {
-  return SetStorageOffset(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
+  return SetStorageOffset(self, source.storage(), source.storage_offset(), source.sizes(),
+                          source.strides());
 }
 
 at::Tensor& SetNothing(at::Tensor& self) {
   at::Storage none(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t{}, 0, NewBuffer(self.scalar_type(), 0, self.device().index()),
-      NeuronAllocator(), true));
+      c10::StorageImpl::use_byte_size_t{}, 0,
+      NewBuffer(self.scalar_type(), 0, self.device().index()), NeuronAllocator(), true));
   return SetStorageOffset(self, std::move(none), 0, {0}, {});
 }
 
-// Dispatches here when either side is ours. `.data =` between the CPU and this device keeps a Parameter's identity, so that
-// tied weights stay tied and an optimizer made before `.to` still holds the parameters.
+// Dispatches here when either side is ours. `.data =` between the CPU and this device keeps a
+// Parameter's identity, so that tied weights stay tied and an optimizer made before `.to` still
+// holds the parameters.
 bool CompatibleShallowCopy(const at::Tensor& self, const at::Tensor& from) {
   const auto plain = [](const at::Tensor& tensor) {
-    return tensor.layout() == c10::kStrided && (tensor.is_cpu() || IsNeuron(tensor)) && !tensor.is_quantized();
+    return tensor.layout() == c10::kStrided && (tensor.is_cpu() || IsNeuron(tensor)) &&
+           !tensor.is_quantized();
   };
   if (plain(self) && plain(from)) {
     return true;
@@ -169,12 +175,15 @@ bool CompatibleShallowCopy(const at::Tensor& self, const at::Tensor& from) {
   return self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
-at::Tensor View(const at::Tensor& self, c10::IntArrayRef sizes) { return at::native::view(self, sizes); }
+at::Tensor View(const at::Tensor& self, c10::IntArrayRef sizes) {
+  return at::native::view(self, sizes);
+}
 
 }  // namespace
 
 void RegisterFactories() {
-  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten",
+                                            c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   library->impl("empty.memory_format", TORCH_FN(Empty));
   library->impl("empty_strided", TORCH_FN(EmptyStridedOp));
   library->impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));

@@ -32,7 +32,8 @@ at::Generator HostGenerator(const at::Generator& generator) {
 }  // namespace
 
 void RunOnCpu(const OpInfo& info, torch::jit::Stack* stack, std::string_view reason) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!Strict(), "neuron: ", info.name, " does not run on the device (", reason,
+  TORCH_CHECK_NOT_IMPLEMENTED(!Strict(), "neuron: ", info.name, " does not run on the device (",
+                              reason,
                               ") and TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=1 forbids the CPU");
   info.fallbacks.fetch_add(1, std::memory_order_relaxed);
   if (!info.warned_fallback.exchange(true)) {

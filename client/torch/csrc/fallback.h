@@ -1,4 +1,5 @@
-// The counted CPU path of an op that has no program: arguments come down, the CPU runs it, results go up.
+// The counted CPU path of an op that has no program: arguments come down, the CPU runs it, results
+// go up.
 //
 // Every use is counted (get_fallback_ops), the first of each op warns, and the strict switch
 // TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=1 makes it an error.

@@ -56,14 +56,16 @@ NeuronGenerator* NeuronGenerator::clone_impl() const {
 }
 
 at::Generator NewGenerator(int device) {
-  return at::make_generator<NeuronGenerator>(static_cast<c10::DeviceIndex>(device < 0 ? CurrentDevice() : device));
+  return at::make_generator<NeuronGenerator>(
+      static_cast<c10::DeviceIndex>(device < 0 ? CurrentDevice() : device));
 }
 
 const at::Generator& DefaultGenerator(int device) {
   static auto* generators = new std::array<at::Generator, ring::kDevicesMax>();
   static std::mutex mutex;
   const int index = device < 0 ? CurrentDevice() : device;
-  TORCH_CHECK(index < static_cast<int>(generators->size()), "neuron: invalid device ordinal: neuron:", index);
+  TORCH_CHECK(index < static_cast<int>(generators->size()),
+              "neuron: invalid device ordinal: neuron:", index);
   std::lock_guard<std::mutex> lock(mutex);
   at::Generator& generator = (*generators)[static_cast<size_t>(index)];
   if (!generator.defined()) {

@@ -1,5 +1,6 @@
-// Generator: a seed and an offset into its stream of random numbers. The device computes the numbers; a random op takes
-// the pair as run-time words at submission, in program order, and moves the offset by what its Program uses.
+// Generator: a seed and an offset into its stream of random numbers. The device computes the
+// numbers; a random op takes the pair as run-time words at submission, in program order, and moves
+// the offset by what its Program uses.
 //
 // Thread-safety: callers hold GeneratorImpl::mutex_ for anything that moves the offset.
 

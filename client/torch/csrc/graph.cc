@@ -19,12 +19,14 @@ Graphs& Known() {
   return *graphs;
 }
 
-void RunGraph(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+void RunGraph(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
+              torch::jit::Stack* stack) {
   const int64_t graph = (*stack)[stack->size() - 3].toInt();
   {
     Graphs& graphs = Known();
     std::lock_guard<std::mutex> lock(graphs.mutex);
-    TORCH_CHECK(graph > 0 && static_cast<size_t>(graph) < graphs.hashes.size(), "neuron: no graph ", graph);
+    TORCH_CHECK(graph > 0 && static_cast<size_t>(graph) < graphs.hashes.size(), "neuron: no graph ",
+                graph);
   }
   RunKeyed(OpInfo::Of(op), stack, static_cast<uint64_t>(graph));
 }
@@ -45,11 +47,13 @@ std::string GraphHash(uint64_t graph) {
 }
 
 void RegisterGraphOp() {
-  static auto* definition = new torch::Library(torch::Library::FRAGMENT, "neuron", std::nullopt, __FILE__, __LINE__);
+  static auto* definition =
+      new torch::Library(torch::Library::FRAGMENT, "neuron", std::nullopt, __FILE__, __LINE__);
   definition->def("run_graph(int graph, Tensor[] tensors, Scalar[] scalars) -> Tensor[]");
   // For every key: a graph may have no tensor arguments.
-  static auto* kernel = new torch::Library(torch::Library::IMPL, "neuron", c10::DispatchKey::CompositeExplicitAutograd,
-                                           __FILE__, __LINE__);
+  static auto* kernel =
+      new torch::Library(torch::Library::IMPL, "neuron",
+                         c10::DispatchKey::CompositeExplicitAutograd, __FILE__, __LINE__);
   kernel->impl("run_graph", torch::CppFunction::makeFromBoxedFunction<&RunGraph>());
 }
 

@@ -1,6 +1,8 @@
-// Compiled graphs: neuron::run_graph(int graph, Tensor[] tensors, Scalar[] scalars) -> Tensor[], through the keyed path.
+// Compiled graphs: neuron::run_graph(int graph, Tensor[] tensors, Scalar[] scalars) -> Tensor[],
+// through the keyed path.
 //
-// Thread-safety: all functions, from any thread. Graphs are never unregistered: Dynamo keeps them for the process's life.
+// Thread-safety: all functions, from any thread. Graphs are never unregistered: Dynamo keeps them
+// for the process's life.
 
 #ifndef NEUROND_CLIENT_TORCH_CSRC_GRAPH_H_
 #define NEUROND_CLIENT_TORCH_CSRC_GRAPH_H_
@@ -11,7 +13,8 @@
 
 namespace neurond::shim {
 
-// The number that Python names the graph by. Equal content hashes are different graphs here, the same program in the daemon.
+// The number that Python names the graph by. Equal content hashes are different graphs here, the
+// same program in the daemon.
 int64_t RegisterGraph(std::string content_hash, std::vector<int64_t> mutated);
 std::string GraphHash(uint64_t graph);
 

@@ -37,7 +37,8 @@ class PinnedHostAllocator final : public at::HostAllocator {
     }
     const size_t rounded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
     void* data = std::aligned_alloc(kPageBytes, rounded);
-    TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, "neuron: no host memory for ", bytes, " pinned bytes");
+    TORCH_CHECK_WITH(OutOfMemoryError, data != nullptr, "neuron: no host memory for ", bytes,
+                     " pinned bytes");
     Blocks& blocks = Live();
     std::lock_guard<std::mutex> lock(blocks.mutex);
     blocks.live.emplace(reinterpret_cast<uintptr_t>(data), rounded);
@@ -48,7 +49,9 @@ class PinnedHostAllocator final : public at::HostAllocator {
     default_copy_data(dest, src, count);
   }
   // Uploads copy out of the memory before they return.
-  bool record_event(void* /*ptr*/, void* /*context*/, c10::Stream /*stream*/) override { return true; }
+  bool record_event(void* /*ptr*/, void* /*context*/, c10::Stream /*stream*/) override {
+    return true;
+  }
   void empty_cache() override {}
   at::HostStats get_stats() override { return {}; }
   void reset_accumulated_stats() override {}
@@ -63,7 +66,8 @@ c10::Allocator* PinnedAllocator() {
 }
 
 void RegisterHostAllocator() {
-  at::setHostAllocator(c10::DeviceType::PrivateUse1, static_cast<PinnedHostAllocator*>(PinnedAllocator()));
+  at::setHostAllocator(c10::DeviceType::PrivateUse1,
+                       static_cast<PinnedHostAllocator*>(PinnedAllocator()));
 }
 
 bool IsPinned(const void* data) {

@@ -1,5 +1,6 @@
-// Pinned host memory: what `tensor.pin_memory()` and DataLoader(pin_memory=True) give. The device behind the daemon copies from
-// shared staging, so "pinned" means: known to us, page-aligned, and reported by is_pinned().
+// Pinned host memory: what `tensor.pin_memory()` and DataLoader(pin_memory=True) give. The device
+// behind the daemon copies from shared staging, so "pinned" means: known to us, page-aligned, and
+// reported by is_pinned().
 //
 // Thread-safety: all functions, from any thread.
 

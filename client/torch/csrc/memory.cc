@@ -63,10 +63,11 @@ void Ledger::Grow(const Link& link, int device, int64_t bytes) {
   }
   memory.ooms.fetch_add(1);
   const auto [free_now, total_now] = Info(link, device);
-  TORCH_CHECK_WITH(OutOfMemoryError, false, "neuron out of memory. Tried to allocate ", Size(bytes), ". neuron:",
-                   device, " has a total capacity of ", Size(total_now), " of which ", Size(free_now),
-                   " is free. Of the allocated memory ", Size(memory.bytes.current.load()),
-                   " is held by this process. (", status.message, ")");
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "neuron out of memory. Tried to allocate ", Size(bytes),
+                   ". neuron:", device, " has a total capacity of ", Size(total_now), " of which ",
+                   Size(free_now), " is free. Of the allocated memory ",
+                   Size(memory.bytes.current.load()), " is held by this process. (", status.message,
+                   ")");
 }
 
 void Ledger::EmptyCache(const Link& link, int device) {
@@ -80,7 +81,8 @@ void Ledger::EmptyCache(const Link& link, int device) {
   }
   int64_t granted = 0, free_bytes = 0, total = 0;
   memory.reserved.Sub(spare);
-  const client::Status status = link.client->ChangeGrant(device, -spare, &granted, &free_bytes, &total);
+  const client::Status status =
+      link.client->ChangeGrant(device, -spare, &granted, &free_bytes, &total);
   if (!status.ok()) {
     memory.reserved.Add(spare);
     Runtime::Get().Fail(link, status, "returning a memory grant");
@@ -89,10 +91,12 @@ void Ledger::EmptyCache(const Link& link, int device) {
 
 std::pair<int64_t, int64_t> Ledger::Info(const Link& link, int device) {
   int64_t granted = 0, free_bytes = 0, total = 0;
-  Runtime::Get().Check(link, link.client->ChangeGrant(device, 0, &granted, &free_bytes, &total), "memory info");
+  Runtime::Get().Check(link, link.client->ChangeGrant(device, 0, &granted, &free_bytes, &total),
+                       "memory info");
   DeviceMemory& memory = devices_[static_cast<size_t>(device)];
   if (memory.epoch.load() == link.epoch) {
-    free_bytes += std::max<int64_t>(0, memory.reserved.current.load() - memory.bytes.current.load());
+    free_bytes +=
+        std::max<int64_t>(0, memory.reserved.current.load() - memory.bytes.current.load());
   }
   return {std::min(free_bytes, total), total};
 }

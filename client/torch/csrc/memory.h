@@ -1,7 +1,9 @@
-// Ledger: logical bytes of each device: what live storages take (used) against the byte grant this client holds (granted).
+// Ledger: logical bytes of each device: what live storages take (used) against the byte grant this
+// client holds (granted).
 //
-// The grant grows in steps by a socket round trip and is returned by EmptyCache. A Reserve that the daemon refuses throws
-// torch.OutOfMemoryError before anything is submitted; nothing about it sticks.
+// The grant grows in steps by a socket round trip and is returned by EmptyCache. A Reserve that the
+// daemon refuses throws torch.OutOfMemoryError before anything is submitted; nothing about it
+// sticks.
 //
 // Thread-safety: atomics; no lock is held over a round trip (it may release and retake the GIL).
 

@@ -78,14 +78,16 @@ class FlightScope {
   bool waited_ = false;
 };
 
-// The key as other processes know it: the op by name and schema (a graph by its content) instead of by number.
+// The key as other processes know it: the op by name and schema (a graph by its content) instead of
+// by number.
 std::string PortableKey(const OpInfo& info, const Call& call, uint64_t graph) {
   std::string key = info.name + '\0' + (info.is_graph ? GraphHash(graph) : info.schema) + '\0';
   // The first word names the op in this process; of a graph call, two more words hold its number.
   const size_t skip = info.is_graph ? 4 : 1;
   const uint64_t settings = call.key[1];
   key.append(reinterpret_cast<const char*>(&settings), sizeof settings);
-  key.append(reinterpret_cast<const char*>(call.key.data() + skip), (call.key.size() - skip) * sizeof(uint64_t));
+  key.append(reinterpret_cast<const char*>(call.key.data() + skip),
+             (call.key.size() - skip) * sizeof(uint64_t));
   return key;
 }
 
@@ -97,7 +99,8 @@ Entry Blank(const Link& link, const Call& call, uint64_t hash) {
   return entry;
 }
 
-const Entry* Refused(const OpInfo& info, const Link& link, const Call& call, uint64_t hash, std::string reason) {
+const Entry* Refused(const OpInfo& info, const Link& link, const Call& call, uint64_t hash,
+                     std::string reason) {
   TORCH_CHECK(!info.is_graph, "neuron: the compiled graph cannot run on the device: ", reason);
   Misses().refused.fetch_add(1);
   Entry entry = Blank(link, call, hash);
@@ -130,9 +133,15 @@ bool IsEmptyCall(const OpInfo& info, const Call& call, const Reference& referenc
 
 class Resolver {
  public:
-  Resolver(const OpInfo& info, const Link& link, const Call& call, uint64_t hash, const Entry* level1, uint64_t graph,
-           const torch::jit::Stack& stack)
-      : info_(info), link_(link), call_(call), hash_(hash), level1_(level1), graph_(graph), stack_(stack),
+  Resolver(const OpInfo& info, const Link& link, const Call& call, uint64_t hash,
+           const Entry* level1, uint64_t graph, const torch::jit::Stack& stack)
+      : info_(info),
+        link_(link),
+        call_(call),
+        hash_(hash),
+        level1_(level1),
+        graph_(graph),
+        stack_(stack),
         portable_(PortableKey(info, call, graph)) {}
 
   const std::string& portable() const { return portable_; }
@@ -153,7 +162,8 @@ class Resolver {
       return Refused(info_, link_, call_, hash_, "it returns a value to the host");
     }
     if (reference.aliases) {
-      return Refused(info_, link_, call_, hash_, "its result is a view of an argument or not a strided tensor");
+      return Refused(info_, link_, call_, hash_,
+                     "its result is a view of an argument or not a strided tensor");
     }
     if (IsEmptyCall(info_, call_, reference)) {
       Entry entry = Blank(link_, call_, hash_);
@@ -162,7 +172,8 @@ class Resolver {
       return EntryTable::Get().Insert(std::move(entry));
     }
     Misses().traces.fetch_add(1);
-    const std::vector<int32_t> statics = level1_ == nullptr ? std::vector<int32_t>() : level1_->statics;
+    const std::vector<int32_t> statics =
+        level1_ == nullptr ? std::vector<int32_t>() : level1_->statics;
     return Accept(Trace(info_, call_, statics, graph_, stack_, reference), reference);
   }
 
@@ -189,13 +200,15 @@ class Resolver {
 
   const Entry* Accept(TraceAnswer answer, const Reference& reference) {
     switch (answer.status) {
-      case TraceAnswer::Status::kOk: break;
+      case TraceAnswer::Status::kOk:
+        break;
       case TraceAnswer::Status::kRaised:
         // Where the CPU did not judge the call, the trace's error is the user's.
         TORCH_CHECK(reference.ran || info_.skip_reference, answer.reason, " (in ", info_.name, ")");
         return Refused(info_, link_, call_, hash_, "tracing failed: " + answer.reason);
       case TraceAnswer::Status::kRefused:
-      case TraceAnswer::Status::kDynamic: return Refused(info_, link_, call_, hash_, std::move(answer.reason));
+      case TraceAnswer::Status::kDynamic:
+        return Refused(info_, link_, call_, hash_, std::move(answer.reason));
     }
     std::vector<int32_t> statics = answer.statics;
     if (level1_ != nullptr) {
@@ -218,8 +231,8 @@ class Resolver {
   // nullptr: refused by the daemon; *reason says why.
   const Entry* Define(Entry entry, const std::string& portable, const std::string& bytes) {
     const client::Status status =
-        link_.client->Define(info_.persisted ? std::string_view(portable) : std::string_view(), EncodeEntry(entry),
-                             bytes, &entry.program);
+        link_.client->Define(info_.persisted ? std::string_view(portable) : std::string_view(),
+                             EncodeEntry(entry), bytes, &entry.program);
     if (link_.client->dead() || status.code == client::Code::kUnavailable) {
       Runtime::Get().Check(link_, status, "a definition");
     }
@@ -232,7 +245,8 @@ class Resolver {
   // The trace depended on scalars: the key's first level names them, the second holds their values.
   const Entry* DefineStatic(Entry program, const std::string& bytes) {
     Call first;
-    const size_t level1_words = level1_ == nullptr ? call_.key.size() : call_.key.size() - 1 - 2 * level1_->statics.size();
+    const size_t level1_words =
+        level1_ == nullptr ? call_.key.size() : call_.key.size() - 1 - 2 * level1_->statics.size();
     first.key.append(call_.key.begin(), call_.key.begin() + static_cast<ptrdiff_t>(level1_words));
     first.scalars = call_.scalars;
     Entry names = Blank(link_, first, first.Hash());
@@ -267,12 +281,13 @@ MissCounters& Misses() {
   return *counters;
 }
 
-const Entry* Resolve(const OpInfo& info, const Link& link, const Call& call, uint64_t hash, const Entry* level1,
-                     uint64_t graph, const torch::jit::Stack* stack) {
+const Entry* Resolve(const OpInfo& info, const Link& link, const Call& call, uint64_t hash,
+                     const Entry* level1, uint64_t graph, const torch::jit::Stack* stack) {
   Misses().misses.fetch_add(1);
   Resolver resolver(info, link, call, hash, level1, graph, *stack);
   FlightScope flight(resolver.portable());
-  // Another thread may have finished between the look-up and here, whether this one waited for it or not.
+  // Another thread may have finished between the look-up and here, whether this one waited for it
+  // or not.
   if (const Entry* known = EntryTable::Get().Find(call, hash, link.epoch)) {
     return known;
   }

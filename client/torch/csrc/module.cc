@@ -1,6 +1,5 @@
-// The extension module: what torch_neuronx's Python calls. Raw CPython API, so that one binary needs no pybind and no libtorch_python.
-
-#include "client/torch/csrc/python.h"
+// The extension module: what torch_neuronx's Python calls. Raw CPython API, so that one binary
+// needs no pybind and no libtorch_python.
 
 #include <ATen/core/Generator.h>
 #include <c10/util/Exception.h>
@@ -14,6 +13,7 @@
 #include "client/torch/csrc/memory.h"
 #include "client/torch/csrc/miss.h"
 #include "client/torch/csrc/op_info.h"
+#include "client/torch/csrc/python.h"
 #include "client/torch/csrc/python_state.h"
 #include "client/torch/csrc/register.h"
 #include "client/torch/csrc/stream.h"
@@ -147,9 +147,13 @@ PyObject* IsConnected(PyObject* /*self*/, PyObject* /*args*/) {
   return PyBool_FromLong(Runtime::Get().link() != nullptr ? 1 : 0);
 }
 
-PyObject* IsForked(PyObject* /*self*/, PyObject* /*args*/) { return PyBool_FromLong(Runtime::Get().forked() ? 1 : 0); }
+PyObject* IsForked(PyObject* /*self*/, PyObject* /*args*/) {
+  return PyBool_FromLong(Runtime::Get().forked() ? 1 : 0);
+}
 
-PyObject* CurrentDevicePy(PyObject* /*self*/, PyObject* /*args*/) { return PyLong_FromLong(CurrentDevice()); }
+PyObject* CurrentDevicePy(PyObject* /*self*/, PyObject* /*args*/) {
+  return PyLong_FromLong(CurrentDevice());
+}
 
 PyObject* SetDevice(PyObject* /*self*/, PyObject* args) {
   return Guarded([&] {
@@ -245,7 +249,8 @@ PyObject* Devices(PyObject* /*self*/, PyObject* /*args*/) {
     PyRef list(PyList_New(0));
     for (const client::DeviceInfo& device : devices) {
       PyRef item(Py_BuildValue("(ssLL)", device.name.c_str(), device.platform.c_str(),
-                               static_cast<long long>(device.total_bytes), static_cast<long long>(device.free_bytes)));
+                               static_cast<long long>(device.total_bytes),
+                               static_cast<long long>(device.free_bytes)));
       if (!item || PyList_Append(list.get(), item.get()) != 0) {
         throw PythonError();
       }
@@ -302,8 +307,9 @@ PyObject* DaemonStats(PyObject* /*self*/, PyObject* /*args*/) {
 PyObject* SessionInfo(PyObject* /*self*/, PyObject* /*args*/) {
   return Guarded([] {
     const Link& link = Runtime::Get().Connected();
-    return Py_BuildValue("{s:K,s:i,s:s}", "session", static_cast<unsigned long long>(link.client->session()), "pid",
-                         link.client->daemon_pid(), "build", link.client->daemon_build_id().c_str());
+    return Py_BuildValue(
+        "{s:K,s:i,s:s}", "session", static_cast<unsigned long long>(link.client->session()), "pid",
+        link.client->daemon_pid(), "build", link.client->daemon_build_id().c_str());
   });
 }
 
@@ -312,7 +318,9 @@ PyObject* TakeUnreported(PyObject* /*self*/, PyObject* /*args*/) {
   return Guarded([] {
     PyRef list(PyList_New(0));
     const Link* link = Runtime::Get().link();
-    for (int i = 0; link != nullptr && !link->client->dead() && i < 64 && link->client->unreported() > 0; ++i) {
+    for (int i = 0;
+         link != nullptr && !link->client->dead() && i < 64 && link->client->unreported() > 0;
+         ++i) {
       bool found = false;
       client::DeviceError error;
       if (!link->client->TakeError(-1, -1, UINT64_MAX, 0, &found, &error).ok() || !found) {
@@ -369,15 +377,18 @@ PyMethodDef kMethods[] = {
     {"configure", Configure, METH_VARARGS, "configure(daemon_path, daemon_args, client_build)"},
     {"register", Register, METH_NOARGS, "Registers the device with torch; once."},
     {"set_tracer", SetTracerPy, METH_O, "set_tracer(fn): see client/torch/README.md"},
-    {"register_graph", RegisterGraphPy, METH_VARARGS, "register_graph(content_hash, mutated) -> int"},
+    {"register_graph", RegisterGraphPy, METH_VARARGS,
+     "register_graph(content_hash, mutated) -> int"},
     {"device_count", DeviceCount, METH_NOARGS, "Devices this process sees; connects."},
     {"is_connected", IsConnected, METH_NOARGS, "Whether the daemon is in use; never connects."},
-    {"is_forked", IsForked, METH_NOARGS, "Whether this is a forked child of a process that used the device."},
+    {"is_forked", IsForked, METH_NOARGS,
+     "Whether this is a forked child of a process that used the device."},
     {"current_device", CurrentDevicePy, METH_NOARGS, nullptr},
     {"set_device", SetDevice, METH_VARARGS, nullptr},
     {"synchronize", Synchronize, METH_VARARGS, "synchronize(device or -1)"},
     {"memory_stats", MemoryStats, METH_VARARGS, "memory_stats(device or -1) -> flat dict"},
-    {"reset_memory_stats", ResetMemoryStats, METH_VARARGS, "reset_memory_stats(device or -1, peak)"},
+    {"reset_memory_stats", ResetMemoryStats, METH_VARARGS,
+     "reset_memory_stats(device or -1, peak)"},
     {"empty_cache", EmptyCache, METH_NOARGS, nullptr},
     {"mem_get_info", MemGetInfo, METH_VARARGS, "mem_get_info(device or -1) -> (free, total)"},
     {"devices", Devices, METH_NOARGS, "[(name, platform, total_bytes, free_bytes), ...]"},
@@ -394,7 +405,15 @@ PyMethodDef kMethods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef kModule = {PyModuleDef_HEAD_INIT, NEURON_MODULE_NAME, nullptr, -1, kMethods, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef kModule = {PyModuleDef_HEAD_INIT,
+                       NEURON_MODULE_NAME,
+                       nullptr,
+                       -1,
+                       kMethods,
+                       nullptr,
+                       nullptr,
+                       nullptr,
+                       nullptr};
 
 }  // namespace
 }  // namespace neurond::shim

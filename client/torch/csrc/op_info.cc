@@ -27,13 +27,20 @@ ArgKind KindOf(const c10::Argument& arg) {
     type = type->castRaw<c10::OptionalType>()->getElementType();
   }
   switch (type->kind()) {
-    case c10::TypeKind::TensorType: return ArgKind::kTensor;
-    case c10::TypeKind::NumberType: return ArgKind::kScalar;
-    case c10::TypeKind::ScalarTypeType: return ArgKind::kDtype;
-    case c10::TypeKind::LayoutType: return ArgKind::kLayout;
-    case c10::TypeKind::MemoryFormatType: return ArgKind::kMemoryFormat;
-    case c10::TypeKind::DeviceObjType: return ArgKind::kDevice;
-    case c10::TypeKind::GeneratorType: return ArgKind::kGenerator;
+    case c10::TypeKind::TensorType:
+      return ArgKind::kTensor;
+    case c10::TypeKind::NumberType:
+      return ArgKind::kScalar;
+    case c10::TypeKind::ScalarTypeType:
+      return ArgKind::kDtype;
+    case c10::TypeKind::LayoutType:
+      return ArgKind::kLayout;
+    case c10::TypeKind::MemoryFormatType:
+      return ArgKind::kMemoryFormat;
+    case c10::TypeKind::DeviceObjType:
+      return ArgKind::kDevice;
+    case c10::TypeKind::GeneratorType:
+      return ArgKind::kGenerator;
     case c10::TypeKind::ListType: {
       c10::TypePtr element = type->castRaw<c10::ListType>()->getElementType();
       if (element->kind() == c10::TypeKind::OptionalType) {
@@ -44,18 +51,34 @@ ArgKind KindOf(const c10::Argument& arg) {
       }
       return element->kind() == c10::TypeKind::NumberType ? ArgKind::kScalars : ArgKind::kValue;
     }
-    default: return ArgKind::kValue;
+    default:
+      return ArgKind::kValue;
   }
 }
 
-// Ops whose failure depends on values (zeros would raise or be meaningless), or without a CPU kernel.
+// Ops whose failure depends on values (zeros would raise or be meaningless), or without a CPU
+// kernel.
 bool SkipsReference(std::string_view name) {
   static constexpr std::string_view kPrefixes[] = {
-      "aten::linalg_",       "aten::_linalg_",          "aten::cholesky",    "aten::_cholesky",
-      "aten::lu_",           "aten::_lu_",              "aten::geqrf",       "aten::orgqr",
-      "aten::ormqr",         "aten::triangular_solve",  "aten::multinomial", "aten::_assert_async",
-      "aten::_functional_assert_async", "aten::ctc_loss", "aten::_ctc_loss", "aten::_scaled_dot_product_",
-      "aten::embedding_bag", "aten::_embedding_bag",    "neuron::",
+      "aten::linalg_",
+      "aten::_linalg_",
+      "aten::cholesky",
+      "aten::_cholesky",
+      "aten::lu_",
+      "aten::_lu_",
+      "aten::geqrf",
+      "aten::orgqr",
+      "aten::ormqr",
+      "aten::triangular_solve",
+      "aten::multinomial",
+      "aten::_assert_async",
+      "aten::_functional_assert_async",
+      "aten::ctc_loss",
+      "aten::_ctc_loss",
+      "aten::_scaled_dot_product_",
+      "aten::embedding_bag",
+      "aten::_embedding_bag",
+      "neuron::",
   };
   for (const std::string_view prefix : kPrefixes) {
     if (name.starts_with(prefix)) {
@@ -85,7 +108,8 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle) : op(handle), id(next_id.fetch
     written.push_back(arg.alias_info() != nullptr && arg.alias_info()->isWrite());
     any_written = any_written || written.back();
   }
-  persisted = name.starts_with("aten::") || name.starts_with("prims::") || name.starts_with("neuron::");
+  persisted =
+      name.starts_with("aten::") || name.starts_with("prims::") || name.starts_with("neuron::");
   is_graph = name == "neuron::run_graph";
   skip_reference = SkipsReference(name);
   indexes_from_host = IndexesFromHost(name);

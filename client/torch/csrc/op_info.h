@@ -1,6 +1,7 @@
 // OpInfo: what the shim knows about one operator, worked out once.
 //
-// Lifetime: for ever (operators are registered for ever). Thread-safety: immutable but for its counters.
+// Lifetime: for ever (operators are registered for ever). Thread-safety: immutable but for its
+// counters.
 
 #ifndef NEUROND_CLIENT_TORCH_CSRC_OP_INFO_H_
 #define NEUROND_CLIENT_TORCH_CSRC_OP_INFO_H_
@@ -15,16 +16,16 @@
 namespace neurond::shim {
 
 enum class ArgKind : uint8_t {
-  kTensor,      // Tensor, Tensor?
-  kTensors,     // Tensor[], Tensor?[]
-  kScalar,      // Scalar, Scalar?: a run-time number
-  kScalars,     // Scalar[]
+  kTensor,   // Tensor, Tensor?
+  kTensors,  // Tensor[], Tensor?[]
+  kScalar,   // Scalar, Scalar?: a run-time number
+  kScalars,  // Scalar[]
   kDtype,
   kLayout,
   kMemoryFormat,
   kDevice,
   kGenerator,
-  kValue,       // int, float, bool, str, lists of them: by value
+  kValue,  // int, float, bool, str, lists of them: by value
 };
 
 struct OpInfo {
@@ -32,13 +33,13 @@ struct OpInfo {
   std::string name;    // "aten::add.Tensor"
   std::string schema;  // its text: part of the portable key
   std::vector<ArgKind> args;
-  std::vector<bool> written;     // arguments that the schema marks as mutated
+  std::vector<bool> written;  // arguments that the schema marks as mutated
   bool any_written = false;
-  bool persisted = false;        // aten, prims and our own: known to later processes too
-  bool is_graph = false;         // neuron::run_graph
-  bool skip_reference = false;   // fails or stalls on zeros, or has no CPU kernel
+  bool persisted = false;          // aten, prims and our own: known to later processes too
+  bool is_graph = false;           // neuron::run_graph
+  bool skip_reference = false;     // fails or stalls on zeros, or has no CPU kernel
   bool indexes_from_host = false;  // CPU index tensors are legal beside neuron tensors
-  uint64_t id = 0;               // stands for the op in local keys
+  uint64_t id = 0;                 // stands for the op in local keys
 
   // Counted per op; read by get_executed_ops and get_fallback_ops.
   mutable std::atomic<uint64_t> executed{0}, fallbacks{0};

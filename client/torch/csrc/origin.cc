@@ -1,5 +1,3 @@
-#include "client/torch/csrc/python.h"
-
 #include "client/torch/csrc/origin.h"
 
 #include <ATen/SequenceNumber.h>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "client/torch/csrc/limits.h"
+#include "client/torch/csrc/python.h"
 #include "client/torch/csrc/python_frame.h"
 #include "client/torch/csrc/python_state.h"
 
@@ -43,8 +42,8 @@ bool IsTorchFile(PyObject* code) {
     return false;
   }
   const std::string_view file(text);
-  return file.find("/torch/") != std::string_view::npos || file.find("/torch_neuronx/") != std::string_view::npos ||
-         file.starts_with("<frozen");
+  return file.find("/torch/") != std::string_view::npos ||
+         file.find("/torch_neuronx/") != std::string_view::npos || file.starts_with("<frozen");
 }
 
 // First sight of a code object: takes the GIL and a reference.
@@ -97,7 +96,8 @@ uint32_t CodeIndex(void* code) {
   return index;
 }
 
-// Forward lines by (thread, sequence number): a ring of two words each, racy by design: a torn entry fails the tag check.
+// Forward lines by (thread, sequence number): a ring of two words each, racy by design: a torn
+// entry fails the tag check.
 struct ForwardLine {
   std::atomic<uint64_t> tag{0}, origin{0};
 };
@@ -173,12 +173,15 @@ std::string OriginText(uint64_t origin) {
     return "";
   }
   PyErrorScope keep;
-  const int line = PyCode_Addr2Line(reinterpret_cast<PyCodeObject*>(code), static_cast<int>(origin & UINT32_MAX));
+  const int line = PyCode_Addr2Line(reinterpret_cast<PyCodeObject*>(code),
+                                    static_cast<int>(origin & UINT32_MAX));
   PyRef file(PyObject_GetAttrString(code, "co_filename"));
   PyRef name(PyObject_GetAttrString(code, "co_name"));
-  std::string text = "  File \"" + PyText(file.get()) + "\", line " + std::to_string(line) + ", in " + PyText(name.get());
+  std::string text = "  File \"" + PyText(file.get()) + "\", line " + std::to_string(line) +
+                     ", in " + PyText(name.get());
   PyRef linecache(PyImport_ImportModule("linecache"));
-  PyRef source(linecache ? PyObject_CallMethod(linecache.get(), "getline", "Oi", file.get(), line) : nullptr);
+  PyRef source(linecache ? PyObject_CallMethod(linecache.get(), "getline", "Oi", file.get(), line)
+                         : nullptr);
   std::string code_line = source ? PyText(source.get()) : "";
   const size_t first = code_line.find_first_not_of(" \t");
   const size_t last = code_line.find_last_not_of(" \t\r\n");

@@ -1,9 +1,11 @@
 // Origin: which line of the user's program submitted a Command.
 //
-// An origin is a number that names a code object (interned, a reference held for ever, so that its address is never reused)
-// and an instruction in it: nothing is stored per submission. The first frame outside torch is looked for in this thread's own frames,
-// without the GIL: they cannot change while the thread is inside this call. Only a code object seen for the first time takes the GIL.
-// In backward there is no frame; the autograd node's sequence number leads to the origin of its forward op.
+// An origin is a number that names a code object (interned, a reference held for ever, so that its
+// address is never reused) and an instruction in it: nothing is stored per submission. The first
+// frame outside torch is looked for in this thread's own frames, without the GIL: they cannot
+// change while the thread is inside this call. Only a code object seen for the first time takes the
+// GIL. In backward there is no frame; the autograd node's sequence number leads to the origin of
+// its forward op.
 //
 // Thread-safety: all functions, from any thread; no lock is held while the GIL is taken.
 

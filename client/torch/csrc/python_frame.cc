@@ -1,14 +1,15 @@
 #define Py_BUILD_CORE 1
-#include "client/torch/csrc/python.h"
-
-#include "internal/pycore_frame.h"
-
 #include "client/torch/csrc/python_frame.h"
+
+#include "client/torch/csrc/python.h"
+#include "internal/pycore_frame.h"
 
 namespace neurond::shim {
 namespace {
 
-_PyInterpreterFrame* Raw(PythonFrame* frame) { return reinterpret_cast<_PyInterpreterFrame*>(frame); }
+_PyInterpreterFrame* Raw(PythonFrame* frame) {
+  return reinterpret_cast<_PyInterpreterFrame*>(frame);
+}
 
 }  // namespace
 
@@ -25,7 +26,9 @@ PythonFrame* InnermostFrame() {
 #endif
 }
 
-PythonFrame* OuterFrame(PythonFrame* frame) { return reinterpret_cast<PythonFrame*>(Raw(frame)->previous); }
+PythonFrame* OuterFrame(PythonFrame* frame) {
+  return reinterpret_cast<PythonFrame*>(Raw(frame)->previous);
+}
 
 void* FrameCode(PythonFrame* frame, uint32_t* instruction) {
   _PyInterpreterFrame* raw = Raw(frame);
@@ -54,7 +57,8 @@ void* FrameCode(PythonFrame* frame, uint32_t* instruction) {
   }
   const auto* first = reinterpret_cast<const _Py_CODEUNIT*>(&code->co_code_adaptive[0]);
   const ptrdiff_t units = at - first;
-  *instruction = units < 0 ? 0 : static_cast<uint32_t>(units) * static_cast<uint32_t>(sizeof(_Py_CODEUNIT));
+  *instruction =
+      units < 0 ? 0 : static_cast<uint32_t>(units) * static_cast<uint32_t>(sizeof(_Py_CODEUNIT));
   return code;
 }
 

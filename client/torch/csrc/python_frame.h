@@ -1,4 +1,5 @@
-// This thread's Python frames, read without the GIL. The only file that knows the interpreter's internal layouts.
+// This thread's Python frames, read without the GIL. The only file that knows the interpreter's
+// internal layouts.
 //
 // Thread-safety: reads the calling thread's own frames only.
 
@@ -14,7 +15,8 @@ struct PythonFrame;
 
 PythonFrame* InnermostFrame();
 PythonFrame* OuterFrame(PythonFrame* frame);
-// The frame's code object (borrowed; nullptr for a frame without one) and the byte offset of its current instruction.
+// The frame's code object (borrowed; nullptr for a frame without one) and the byte offset of its
+// current instruction.
 void* FrameCode(PythonFrame* frame, uint32_t* instruction);
 
 }  // namespace neurond::shim

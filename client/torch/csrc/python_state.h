@@ -5,10 +5,10 @@
 #ifndef NEUROND_CLIENT_TORCH_CSRC_PYTHON_STATE_H_
 #define NEUROND_CLIENT_TORCH_CSRC_PYTHON_STATE_H_
 
-#include "client/torch/csrc/python.h"
-
 #include <string>
 #include <utility>
+
+#include "client/torch/csrc/python.h"
 
 namespace neurond::shim {
 

@@ -34,7 +34,8 @@ std::vector<Window> Windows(const Call& call) {
     Window& window = windows[static_cast<size_t>(arg.slot)];
     const int64_t begin = arg.tensor->storage_offset() * item;
     window.begin = std::min(window.begin, begin / kBaseAlign * kBaseAlign);
-    window.end = std::max(window.end, begin + Extent(arg.tensor->sizes(), arg.tensor->strides()) * item);
+    window.end =
+        std::max(window.end, begin + Extent(arg.tensor->sizes(), arg.tensor->strides()) * item);
   }
   return windows;
 }
@@ -69,14 +70,21 @@ int64_t Work(const OpInfo& info, const Call& call) {
       return INT64_MAX;
     }
   } else if (name.find("convolution") != std::string::npos && call.tensors.size() >= 2) {
-    const at::Tensor& weight = *call.tensors[call.tensors.size() > 2 && info.name.find("backward") != std::string::npos ? 2 : 1].tensor;
+    const at::Tensor& weight =
+        *call.tensors[call.tensors.size() > 2 && info.name.find("backward") != std::string::npos
+                          ? 2
+                          : 1]
+             .tensor;
     const int64_t channels = weight.dim() > 1 ? std::max<int64_t>(weight.size(1), 1) : 1;
-    if (__builtin_mul_overflow(call.tensors[0].tensor->numel() / channels + 1, weight.numel() * 3, &work)) {
+    if (__builtin_mul_overflow(call.tensors[0].tensor->numel() / channels + 1, weight.numel() * 3,
+                               &work)) {
       return INT64_MAX;
     }
-  } else if (name.starts_with("aten::arange") || name.starts_with("aten::range") || name.starts_with("aten::linspace")) {
+  } else if (name.starts_with("aten::arange") || name.starts_with("aten::range") ||
+             name.starts_with("aten::linspace")) {
     for (const HostScalar& scalar : call.scalars) {
-      work = std::max<int64_t>(work, static_cast<int64_t>(std::min(1e18, std::abs(scalar.Value().toDouble()))));
+      work = std::max<int64_t>(
+          work, static_cast<int64_t>(std::min(1e18, std::abs(scalar.Value().toDouble()))));
     }
   }
   return work;
@@ -94,7 +102,8 @@ bool WithinLimits(const OpInfo& info, const Call& call, const std::vector<Window
 void CheckWrites(const OpInfo& info, const Call& call, const torch::jit::Stack& stack) {
   const size_t first = stack.size() - info.args.size();
   for (size_t i = 0; i < info.args.size(); ++i) {
-    if (!info.written[i] || !stack[first + i].isTensor() || !stack[first + i].toTensor().defined()) {
+    if (!info.written[i] || !stack[first + i].isTensor() ||
+        !stack[first + i].toTensor().defined()) {
       continue;
     }
     const at::Tensor& written = stack[first + i].toTensor();
@@ -111,7 +120,8 @@ class Twin {
  public:
   Twin(const Call& call, const std::vector<Window>& windows) : call_(call) {
     for (const Window& window : windows) {
-      storages_.push_back(at::zeros({window.end - window.begin}, at::TensorOptions(at::kByte).device(at::kCPU)));
+      storages_.push_back(
+          at::zeros({window.end - window.begin}, at::TensorOptions(at::kByte).device(at::kCPU)));
     }
     for (const TensorArg& arg : call.tensors) {
       tensors_.push_back(Make(arg, windows));
@@ -148,7 +158,8 @@ class Twin {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       const at::Tensor& before = *call_.tensors[i].tensor;
       if (tensors_[i].sizes() != before.sizes() || tensors_[i].strides() != before.strides()) {
-        reference->resizes.push_back({static_cast<int32_t>(i), tensors_[i].sizes().vec(), tensors_[i].strides().vec()});
+        reference->resizes.push_back(
+            {static_cast<int32_t>(i), tensors_[i].sizes().vec(), tensors_[i].strides().vec()});
       }
     }
   }
@@ -162,8 +173,8 @@ class Twin {
     } else {
       const auto slot = static_cast<size_t>(arg.slot);
       const auto item = static_cast<int64_t>(like.dtype().itemsize());
-      tensor.set_(storages_[slot].storage(), like.storage_offset() - windows[slot].begin / item, like.sizes(),
-                  like.strides());
+      tensor.set_(storages_[slot].storage(), like.storage_offset() - windows[slot].begin / item,
+                  like.sizes(), like.strides());
     }
     tensor._set_conj(like.is_conj());
     tensor._set_neg(like.is_neg());
@@ -267,10 +278,11 @@ Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::S
   at::AutoDispatchBelowADInplaceOrView below;
   const c10::impl::ExcludeDispatchKeyGuard plain(
       c10::autocast_dispatch_keyset |
-      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::Functionalize,
-                           c10::DispatchKey::FuncTorchDynamicLayerFrontMode,
-                           c10::DispatchKey::FuncTorchDynamicLayerBackMode, c10::DispatchKey::FuncTorchBatched,
-                           c10::DispatchKey::FuncTorchGradWrapper}));
+      c10::DispatchKeySet(
+          {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
+           c10::DispatchKey::Functionalize, c10::DispatchKey::FuncTorchDynamicLayerFrontMode,
+           c10::DispatchKey::FuncTorchDynamicLayerBackMode, c10::DispatchKey::FuncTorchBatched,
+           c10::DispatchKey::FuncTorchGradWrapper}));
   const KeepCpuGenerator keep(info.op.hasTag(at::Tag::nondeterministic_seeded));
   Twin twin(call, windows);
   torch::jit::Stack arguments = twin.Arguments(info, stack);

@@ -1,9 +1,12 @@
-// The CPU reference run: the op, once, over zero-filled CPU tensors of the same metadata, aliasing and overlaps.
+// The CPU reference run: the op, once, over zero-filled CPU tensors of the same metadata, aliasing
+// and overlaps.
 //
-// If the CPU raises, that is the user's exception, in PyTorch's own words. Its outputs' dtypes, sizes and strides are the truth.
-// Not run: above limits of bytes and work, and for ops whose failure depends on values; then explicit checks stand in.
+// If the CPU raises, that is the user's exception, in PyTorch's own words. Its outputs' dtypes,
+// sizes and strides are the truth. Not run: above limits of bytes and work, and for ops whose
+// failure depends on values; then explicit checks stand in.
 //
-// Thread-safety: from any thread; runs CPU kernels, holds no lock. Does not move any generator of the user.
+// Thread-safety: from any thread; runs CPU kernels, holds no lock. Does not move any generator of
+// the user.
 
 #ifndef NEUROND_CLIENT_TORCH_CSRC_REFERENCE_RUN_H_
 #define NEUROND_CLIENT_TORCH_CSRC_REFERENCE_RUN_H_

@@ -1,5 +1,6 @@
-// What each file of the shim registers with torch; called once, in this order, when the extension module is loaded.
-// Explicit calls, not static initialisers: the order is visible and a failure is an exception of `import`.
+// What each file of the shim registers with torch; called once, in this order, when the extension
+// module is loaded. Explicit calls, not static initialisers: the order is visible and a failure is
+// an exception of `import`.
 
 #ifndef NEUROND_CLIENT_TORCH_CSRC_REGISTER_H_
 #define NEUROND_CLIENT_TORCH_CSRC_REGISTER_H_

@@ -13,7 +13,8 @@ void ResizeStorage(c10::StorageImpl* storage, size_t bytes) {
   const Buffer* old = BufferOf(storage);
   const size_t kept = std::min<size_t>(bytes, storage->nbytes());
   const int device = storage->device().index();
-  // The element type of the new Buffer: the old one's, so that later programs read it without bitcasts.
+  // The element type of the new Buffer: the old one's, so that later programs read it without
+  // bitcasts.
   auto dtype = old == nullptr ? c10::ScalarType::Byte : ToTorch(old->dtype);
   if (bytes % c10::elementSize(dtype) != 0 || kept % c10::elementSize(dtype) != 0) {
     dtype = c10::ScalarType::Byte;
@@ -26,7 +27,8 @@ void ResizeStorage(c10::StorageImpl* storage, size_t bytes) {
   }
   const auto elements = static_cast<int64_t>(kept / c10::elementSize(dtype));
   at::Tensor target = MakeTensor(std::move(data), bytes, dtype, {elements}, std::nullopt);
-  at::Tensor source = MakeTensor(c10::DataPtr(nullptr, storage->device()), 0, dtype, {0}, std::nullopt);
+  at::Tensor source =
+      MakeTensor(c10::DataPtr(nullptr, storage->device()), 0, dtype, {0}, std::nullopt);
   c10::StorageImpl* held = target.storage().unsafeGetStorageImpl();
   source.unsafeGetTensorImpl()->set_storage_keep_dtype(
       c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage)));
@@ -42,7 +44,8 @@ void ResizeStrided(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArray
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   const int64_t extent = Extent(sizes, strides);
   if (extent > 0) {
-    const size_t need = static_cast<size_t>(self.storage_offset() + extent) * self.dtype().itemsize();
+    const size_t need =
+        static_cast<size_t>(self.storage_offset() + extent) * self.dtype().itemsize();
     c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
     if (need > storage->nbytes()) {
       TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
@@ -57,12 +60,14 @@ void ResizeStrided(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArray
   impl->set_sizes_and_strides(sizes, strides);
 }
 
-const at::Tensor& Resize(const at::Tensor& self, c10::IntArrayRef sizes, std::optional<c10::MemoryFormat> format) {
+const at::Tensor& Resize(const at::Tensor& self, c10::IntArrayRef sizes,
+                         std::optional<c10::MemoryFormat> format) {
   if (self.sizes() != sizes) {
     c10::SmallVector<int64_t, 8> strides(sizes.size());
     int64_t stride = 1;
     for (size_t i = sizes.size(); i-- > 0;) {
-      TORCH_CHECK(sizes[i] >= 0, "Trying to create tensor with negative dimension ", sizes[i], ": ", sizes);
+      TORCH_CHECK(sizes[i] >= 0, "Trying to create tensor with negative dimension ", sizes[i], ": ",
+                  sizes);
       strides[i] = stride;
       stride *= std::max<int64_t>(sizes[i], 1);
     }

@@ -1,4 +1,5 @@
-// Resizing: a Buffer has one size for life, so growth makes a new Buffer and copies the content on the device.
+// Resizing: a Buffer has one size for life, so growth makes a new Buffer and copies the content on
+// the device.
 //
 // Thread-safety: as torch's tensors: one writer.
 
@@ -13,7 +14,8 @@ namespace neurond::shim {
 void ResizeStorage(c10::StorageImpl* storage, size_t bytes);
 
 // Tensor.resize_: the storage only ever grows.
-const at::Tensor& Resize(const at::Tensor& self, c10::IntArrayRef sizes, std::optional<c10::MemoryFormat> format);
+const at::Tensor& Resize(const at::Tensor& self, c10::IntArrayRef sizes,
+                         std::optional<c10::MemoryFormat> format);
 
 // Gives a tensor sizes and strides, growing its storage where needed.
 void ResizeStrided(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides);

@@ -9,9 +9,9 @@ namespace neurond::shim {
 namespace {
 
 // The workspace keeps the activated gates.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> LstmCell(const at::Tensor& input_gates, const at::Tensor& hidden_gates,
-                                                        const at::Tensor& cell, const std::optional<at::Tensor>& input_bias,
-                                                        const std::optional<at::Tensor>& hidden_bias) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> LstmCell(
+    const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& cell,
+    const std::optional<at::Tensor>& input_bias, const std::optional<at::Tensor>& hidden_bias) {
   at::Tensor gates = input_gates + hidden_gates;
   if (input_bias.has_value() && input_bias->defined()) {
     gates = gates + *input_bias;
@@ -26,17 +26,19 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> LstmCell(const at::Tensor& input_
   return {out * at::tanh(next_cell), next_cell, at::cat({in, forget, candidate, out}, 1)};
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> LstmCellBackward(const std::optional<at::Tensor>& grad_hidden,
-                                                                const std::optional<at::Tensor>& grad_cell,
-                                                                const at::Tensor& cell, const at::Tensor& next_cell,
-                                                                const at::Tensor& workspace, bool has_bias) {
-  if (!(grad_hidden.has_value() && grad_hidden->defined()) && !(grad_cell.has_value() && grad_cell->defined())) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> LstmCellBackward(
+    const std::optional<at::Tensor>& grad_hidden, const std::optional<at::Tensor>& grad_cell,
+    const at::Tensor& cell, const at::Tensor& next_cell, const at::Tensor& workspace,
+    bool has_bias) {
+  if (!(grad_hidden.has_value() && grad_hidden->defined()) &&
+      !(grad_cell.has_value() && grad_cell->defined())) {
     return {};
   }
   const auto parts = at::chunk(workspace, 4, 1);
   const at::Tensor &in = parts[0], &forget = parts[1], &candidate = parts[2], &out = parts[3];
   const at::Tensor squashed = at::tanh(next_cell);
-  at::Tensor through = grad_cell.has_value() && grad_cell->defined() ? *grad_cell : at::zeros_like(next_cell);
+  at::Tensor through =
+      grad_cell.has_value() && grad_cell->defined() ? *grad_cell : at::zeros_like(next_cell);
   at::Tensor grad_out = at::zeros_like(out);
   if (grad_hidden.has_value() && grad_hidden->defined()) {
     through = through + *grad_hidden * out * (1 - squashed * squashed);
@@ -44,13 +46,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> LstmCellBackward(const std::optio
   }
   const at::Tensor gates =
       at::cat({through * candidate * in * (1 - in), through * cell * forget * (1 - forget),
-               through * in * (1 - candidate * candidate), grad_out}, 1);
+               through * in * (1 - candidate * candidate), grad_out},
+              1);
   return {gates, through * forget, has_bias ? gates.sum(0) : at::Tensor()};
 }
 
-// Workspace: reset, update and new gates, the old hidden state, and the hidden part of the new gate, as CUDA keeps them.
-std::tuple<at::Tensor, at::Tensor> GruCell(const at::Tensor& input_gates, const at::Tensor& hidden_gates,
-                                           const at::Tensor& hidden, const std::optional<at::Tensor>& input_bias,
+// Workspace: reset, update and new gates, the old hidden state, and the hidden part of the new
+// gate, as CUDA keeps them.
+std::tuple<at::Tensor, at::Tensor> GruCell(const at::Tensor& input_gates,
+                                           const at::Tensor& hidden_gates, const at::Tensor& hidden,
+                                           const std::optional<at::Tensor>& input_bias,
                                            const std::optional<at::Tensor>& hidden_bias) {
   const bool biased = input_bias.has_value() && input_bias->defined();
   const auto from_input = at::chunk(biased ? input_gates + *input_bias : input_gates, 3, 1);
@@ -58,14 +63,15 @@ std::tuple<at::Tensor, at::Tensor> GruCell(const at::Tensor& input_gates, const 
   const at::Tensor reset = at::sigmoid(from_input[0] + from_hidden[0]);
   const at::Tensor update = at::sigmoid(from_input[1] + from_hidden[1]);
   const at::Tensor fresh = at::tanh(from_input[2] + reset * from_hidden[2]);
-  return {fresh + update * (hidden - fresh), at::cat({reset, update, fresh, hidden, from_hidden[2]}, 1)};
+  return {fresh + update * (hidden - fresh),
+          at::cat({reset, update, fresh, hidden, from_hidden[2]}, 1)};
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> GruCellBackward(const at::Tensor& grad,
-                                                                                       const at::Tensor& workspace,
-                                                                                       bool has_bias) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> GruCellBackward(
+    const at::Tensor& grad, const at::Tensor& workspace, bool has_bias) {
   const auto parts = at::chunk(workspace, 5, 1);
-  const at::Tensor &reset = parts[0], &update = parts[1], &fresh = parts[2], &hidden = parts[3], &inner = parts[4];
+  const at::Tensor &reset = parts[0], &update = parts[1], &fresh = parts[2], &hidden = parts[3],
+                   &inner = parts[4];
   const at::Tensor grad_update = grad * (hidden - fresh) * update * (1 - update);
   const at::Tensor grad_fresh = grad * (1 - update) * (1 - fresh * fresh);
   const at::Tensor grad_reset = grad_fresh * inner * reset * (1 - reset);
@@ -78,7 +84,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> GruCellBa
 }  // namespace
 
 void RegisterRnnCells() {
-  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten",
+                                            c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   library->impl("_thnn_fused_lstm_cell", TORCH_FN(LstmCell));
   library->impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(LstmCellBackward));
   library->impl("_thnn_fused_gru_cell", TORCH_FN(GruCell));

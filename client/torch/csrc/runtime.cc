@@ -63,7 +63,8 @@ int EnvDeviceCount() {
   return count;
 }
 
-// Devices that autograd prepares threads for while no daemon has been asked. The default plugin configuration has four.
+// Devices that autograd prepares threads for while no daemon has been asked. The default plugin
+// configuration has four.
 constexpr int kDevicesUnasked = 4;
 
 }  // namespace
@@ -112,7 +113,8 @@ std::string Runtime::Settings() const {
 
 const Link& Runtime::Connect() {
   TORCH_CHECK(!forked(),
-              "Cannot re-initialize neuron in forked subprocess. To use neuron with multiprocessing, you must use "
+              "Cannot re-initialize neuron in forked subprocess. To use neuron with "
+              "multiprocessing, you must use "
               "the 'spawn' start method");
   ReleaseGil release;
   std::unique_lock<std::mutex> lock(connect_mutex_);
@@ -172,10 +174,12 @@ void Runtime::Fail(const Link& link, const client::Status& status, const char* w
 
 void Runtime::FailEpoch(uint32_t epoch) {
   TORCH_CHECK(!forked(),
-              "Cannot re-initialize neuron in forked subprocess. To use neuron with multiprocessing, you must use "
+              "Cannot re-initialize neuron in forked subprocess. To use neuron with "
+              "multiprocessing, you must use "
               "the 'spawn' start method");
-  TORCH_CHECK(false, "neuron: the daemon that held this tensor, stream or event has ended (connection ", epoch,
-              " of this process); its contents are lost. New tensors start a new daemon.");
+  TORCH_CHECK(false,
+              "neuron: the daemon that held this tensor, stream or event has ended (connection ",
+              epoch, " of this process); its contents are lost. New tensors start a new daemon.");
 }
 
 }  // namespace neurond::shim

@@ -1,12 +1,14 @@
-// Runtime: this process's link to the daemon, its epochs, and the process-wide settings of the shim.
+// Runtime: this process's link to the daemon, its epochs, and the process-wide settings of the
+// shim.
 //
-// The link is made lazily, at the first call that needs a device. An epoch is the life of one link: when the daemon dies the
-// epoch ends, every handle made in it raises on use, and the next use of anything new connects again. A forked child never
-// has a link: its ops raise, its deleters do nothing.
+// The link is made lazily, at the first call that needs a device. An epoch is the life of one link:
+// when the daemon dies the epoch ends, every handle made in it raises on use, and the next use of
+// anything new connects again. A forked child never has a link: its ops raise, its deleters do
+// nothing.
 //
-// Owner: a leaked process-wide object (torch's dispatcher, guard and allocator registries are process-wide too, and
-// deleters run during interpreter exit).
-// Thread-safety: all methods, from any thread. Connected() may wait and then releases the GIL if the caller holds it.
+// Owner: a leaked process-wide object (torch's dispatcher, guard and allocator registries are
+// process-wide too, and deleters run during interpreter exit). Thread-safety: all methods, from any
+// thread. Connected() may wait and then releases the GIL if the caller holds it.
 
 #ifndef NEUROND_CLIENT_TORCH_CSRC_RUNTIME_H_
 #define NEUROND_CLIENT_TORCH_CSRC_RUNTIME_H_
@@ -33,9 +35,11 @@ class Runtime {
   static Runtime& Get();
 
   // Where the daemon's binary lies and how to start it; called once at import.
-  void Configure(std::string daemon_path, std::vector<std::string> daemon_args, std::string client_build);
+  void Configure(std::string daemon_path, std::vector<std::string> daemon_args,
+                 std::string client_build);
 
-  // The live link, made if there is none. Throws c10::Error: in a forked child, or when no daemon can be reached.
+  // The live link, made if there is none. Throws c10::Error: in a forked child, or when no daemon
+  // can be reached.
   const Link& Connected() {
     const Link* link = link_.load(std::memory_order_acquire);
     if (link != nullptr) [[likely]] {
@@ -50,8 +54,8 @@ class Runtime {
     return link != nullptr && link->epoch == epoch;
   }
 
-  // For autograd's guards: never connects, never throws, and does not change during the life of the process, because
-  // autograd sizes its queues by it once.
+  // For autograd's guards: never connects, never throws, and does not change during the life of the
+  // process, because autograd sizes its queues by it once.
   int DeviceCountNoConnect() const noexcept;
 
   // Throws what a failed call on `link` means; ends the epoch if the daemon is gone.
@@ -77,7 +81,8 @@ class Runtime {
 
   std::atomic<const Link*> link_{nullptr};
   std::atomic<bool> forked_{false};
-  std::mutex connect_mutex_;  // held only to hand over the turn; never while waiting or with a wish for the GIL
+  std::mutex connect_mutex_;  // held only to hand over the turn; never while waiting or with a wish
+                              // for the GIL
   bool connecting_ = false;
   uint32_t epochs_ = 0;
   bool native_float64_ = false;

@@ -18,8 +18,9 @@ std::array<std::atomic<uint32_t>, ring::kDevicesMax> next_pool_stream{};
 std::atomic<uint64_t> next_event{1};
 
 c10::Stream MakeStream(int device, int64_t id) {
-  return c10::Stream(c10::Stream::UNSAFE,
-                     c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)), id);
+  return c10::Stream(
+      c10::Stream::UNSAFE,
+      c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device)), id);
 }
 
 int PoolSize(const Link& link) {
@@ -64,8 +65,10 @@ c10::Stream NextPoolStream(int device) {
   if (size == 0) {
     return MakeStream(device, 0);
   }
-  const auto turn = next_pool_stream[static_cast<size_t>(device)].fetch_add(1) % static_cast<uint32_t>(size);
-  return MakeStream(device, link.device_count + static_cast<int>(turn) * link.device_count + device);
+  const auto turn =
+      next_pool_stream[static_cast<size_t>(device)].fetch_add(1) % static_cast<uint32_t>(size);
+  return MakeStream(device,
+                    link.device_count + static_cast<int>(turn) * link.device_count + device);
 }
 
 bool StreamDone(const c10::Stream& stream) {
@@ -94,7 +97,8 @@ void SynchronizeDevice(int device) {
     return;
   }
   CheckDeviceIndex(device);
-  for (int stream = device; stream < static_cast<int>(ring::kStreamsMax); stream += link->device_count) {
+  for (int stream = device; stream < static_cast<int>(ring::kStreamsMax);
+       stream += link->device_count) {
     const uint64_t last = link->client->last_seq(stream);
     if (last != 0) {
       Runtime::Get().Check(*link, link->client->WaitCompleted(stream, last), "synchronize");
@@ -149,7 +153,8 @@ void SynchronizeEvent(void* event) {
     return;
   }
   const Link& link = Runtime::Get().Connected();
-  Runtime::Get().Check(link, link.client->WaitCompleted(checked->stream, checked->seq), "synchronize");
+  Runtime::Get().Check(link, link.client->WaitCompleted(checked->stream, checked->seq),
+                       "synchronize");
   RaiseStreamError(link, checked->stream, checked->seq);
 }
 
@@ -165,8 +170,10 @@ double ElapsedMs(void* start, void* end) {
               "Both events must be completed before calculating elapsed time.");
   const Link& link = Runtime::Get().Connected();
   int64_t start_ns = 0, end_ns = 0;
-  Runtime::Get().Check(link, link.client->EventTime(first->id, &start_ns), "reading an event's time");
-  Runtime::Get().Check(link, link.client->EventTime(second->id, &end_ns), "reading an event's time");
+  Runtime::Get().Check(link, link.client->EventTime(first->id, &start_ns),
+                       "reading an event's time");
+  Runtime::Get().Check(link, link.client->EventTime(second->id, &end_ns),
+                       "reading an event's time");
   return static_cast<double>(end_ns - start_ns) / 1e6;
 }
 

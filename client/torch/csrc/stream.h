@@ -1,7 +1,8 @@
-// Streams and events. A torch stream id is 0 for a device's default stream, else the ring stream's number.
+// Streams and events. A torch stream id is 0 for a device's default stream, else the ring stream's
+// number.
 //
-// Ring stream i < device_count is the default stream of device i; pool stream k of device d has number
-// device_count + k * device_count + d, so that a number modulo device_count is its device.
+// Ring stream i < device_count is the default stream of device i; pool stream k of device d has
+// number device_count + k * device_count + d, so that a number modulo device_count is its device.
 //
 // Thread-safety: the current stream is per thread and device; the rest is safe from any thread.
 

@@ -10,11 +10,12 @@
 namespace neurond::shim {
 
 // A tensor over `data` (bytes large). No strides: contiguous.
-at::Tensor MakeTensor(c10::DataPtr data, uint64_t bytes, c10::ScalarType dtype, c10::IntArrayRef sizes,
-                      std::optional<c10::IntArrayRef> strides);
+at::Tensor MakeTensor(c10::DataPtr data, uint64_t bytes, c10::ScalarType dtype,
+                      c10::IntArrayRef sizes, std::optional<c10::IntArrayRef> strides);
 
 // New storage, uninitialised (zeros until written).
-at::Tensor EmptyStrided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype, int device);
+at::Tensor EmptyStrided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
+                        int device);
 at::Tensor EmptyContiguous(c10::IntArrayRef sizes, c10::ScalarType dtype, int device);
 
 inline bool IsNeuron(const at::Tensor& tensor) { return tensor.is_privateuseone(); }

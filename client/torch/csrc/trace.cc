@@ -67,25 +67,44 @@ PyRef TorchAttribute(const char* name) {
 
 const char* DtypeName(c10::ScalarType type) {
   switch (type) {
-    case c10::ScalarType::Bool: return "bool";
-    case c10::ScalarType::Byte: return "uint8";
-    case c10::ScalarType::Char: return "int8";
-    case c10::ScalarType::Short: return "int16";
-    case c10::ScalarType::UInt16: return "uint16";
-    case c10::ScalarType::Int: return "int32";
-    case c10::ScalarType::UInt32: return "uint32";
-    case c10::ScalarType::Long: return "int64";
-    case c10::ScalarType::UInt64: return "uint64";
-    case c10::ScalarType::Half: return "float16";
-    case c10::ScalarType::BFloat16: return "bfloat16";
-    case c10::ScalarType::Float: return "float32";
-    case c10::ScalarType::Double: return "float64";
-    case c10::ScalarType::ComplexHalf: return "complex32";
-    case c10::ScalarType::ComplexFloat: return "complex64";
-    case c10::ScalarType::ComplexDouble: return "complex128";
-    case c10::ScalarType::Float8_e4m3fn: return "float8_e4m3fn";
-    case c10::ScalarType::Float8_e5m2: return "float8_e5m2";
-    default: throw PythonFailed();
+    case c10::ScalarType::Bool:
+      return "bool";
+    case c10::ScalarType::Byte:
+      return "uint8";
+    case c10::ScalarType::Char:
+      return "int8";
+    case c10::ScalarType::Short:
+      return "int16";
+    case c10::ScalarType::UInt16:
+      return "uint16";
+    case c10::ScalarType::Int:
+      return "int32";
+    case c10::ScalarType::UInt32:
+      return "uint32";
+    case c10::ScalarType::Long:
+      return "int64";
+    case c10::ScalarType::UInt64:
+      return "uint64";
+    case c10::ScalarType::Half:
+      return "float16";
+    case c10::ScalarType::BFloat16:
+      return "bfloat16";
+    case c10::ScalarType::Float:
+      return "float32";
+    case c10::ScalarType::Double:
+      return "float64";
+    case c10::ScalarType::ComplexHalf:
+      return "complex32";
+    case c10::ScalarType::ComplexFloat:
+      return "complex64";
+    case c10::ScalarType::ComplexDouble:
+      return "complex128";
+    case c10::ScalarType::Float8_e4m3fn:
+      return "float8_e4m3fn";
+    case c10::ScalarType::Float8_e5m2:
+      return "float8_e5m2";
+    default:
+      throw PythonFailed();
   }
 }
 
@@ -102,14 +121,17 @@ PyRef Plain(const c10::IValue& value, ArgKind kind) {
   }
   if (value.isInt()) {
     switch (kind) {
-      case ArgKind::kDtype: return TorchAttribute(DtypeName(static_cast<c10::ScalarType>(value.toInt())));
-      case ArgKind::kLayout: return TorchAttribute(value.toInt() == 0 ? "strided" : "sparse_coo");
+      case ArgKind::kDtype:
+        return TorchAttribute(DtypeName(static_cast<c10::ScalarType>(value.toInt())));
+      case ArgKind::kLayout:
+        return TorchAttribute(value.toInt() == 0 ? "strided" : "sparse_coo");
       case ArgKind::kMemoryFormat: {
-        static constexpr const char* kNames[] = {"contiguous_format", "preserve_format", "channels_last",
-                                                 "channels_last_3d"};
+        static constexpr const char* kNames[] = {"contiguous_format", "preserve_format",
+                                                 "channels_last", "channels_last_3d"};
         return TorchAttribute(kNames[static_cast<size_t>(value.toInt()) & 3]);
       }
-      default: return Int(value.toInt());
+      default:
+        return Int(value.toInt());
     }
   }
   if (value.isBool()) {
@@ -175,7 +197,9 @@ class Describer {
   }
 
  private:
-  static bool IsNumber(const c10::IValue& value) { return value.isDouble() || value.isInt() || value.isBool(); }
+  static bool IsNumber(const c10::IValue& value) {
+    return value.isDouble() || value.isInt() || value.isBool();
+  }
 
   PyRef Tensor(const at::Tensor& tensor, bool in_list) {
     if (!tensor.defined()) {
@@ -192,12 +216,17 @@ class Describer {
 
 PyRef OutTuple(const OutSpec& spec) {
   switch (spec.kind) {
-    case OutSpec::Kind::kArg: return Tuple(Text("arg"), Int(spec.arg));
-    case OutSpec::Kind::kNone: return Tuple(Text("none"));
-    case OutSpec::Kind::kInt: return Tuple(Text("int"), Int(spec.number));
-    case OutSpec::Kind::kNew: break;
+    case OutSpec::Kind::kArg:
+      return Tuple(Text("arg"), Int(spec.arg));
+    case OutSpec::Kind::kNone:
+      return Tuple(Text("none"));
+    case OutSpec::Kind::kInt:
+      return Tuple(Text("int"), Int(spec.number));
+    case OutSpec::Kind::kNew:
+      break;
   }
-  return Tuple(Text("new"), Int(static_cast<int64_t>(ToRing(spec.dtype))), Ints(spec.sizes), Ints(spec.strides));
+  return Tuple(Text("new"), Int(static_cast<int64_t>(ToRing(spec.dtype))), Ints(spec.sizes),
+               Ints(spec.strides));
 }
 
 PyRef Outputs(const Reference& reference) {
@@ -225,13 +254,14 @@ PyRef Settings() {
   Put(settings, "float64", Text(Runtime::Get().native_float64() ? "native" : "float32"));
   Put(settings, "deterministic", Bool(context.deterministicAlgorithms()));
   static constexpr const char* kPrecisions[] = {"highest", "high", "medium"};
-  Put(settings, "precision", Text(kPrecisions[static_cast<size_t>(context.float32MatmulPrecision()) % 3]));
+  Put(settings, "precision",
+      Text(kPrecisions[static_cast<size_t>(context.float32MatmulPrecision()) % 3]));
   Put(settings, "default_dtype", TorchAttribute(DtypeName(c10::get_default_dtype_as_scalartype())));
   return settings;
 }
 
-PyRef Request(const OpInfo& info, const Call& call, const std::vector<int32_t>& statics, uint64_t graph,
-              const torch::jit::Stack& stack, const Reference& reference) {
+PyRef Request(const OpInfo& info, const Call& call, const std::vector<int32_t>& statics,
+              uint64_t graph, const torch::jit::Stack& stack, const Reference& reference) {
   PyRef request = Checked(PyDict_New());
   Put(request, "op", Text(info.is_graph ? "neuron::graph" : info.name));
   if (info.is_graph) {
@@ -239,15 +269,16 @@ PyRef Request(const OpInfo& info, const Call& call, const std::vector<int32_t>& 
   }
   PyRef buffers = List();
   for (const Buffer* buffer : call.slots) {
-    Append(buffers, Tuple(Int(static_cast<int64_t>(buffer->dtype)), Int(static_cast<int64_t>(buffer->elements))));
+    Append(buffers, Tuple(Int(static_cast<int64_t>(buffer->dtype)),
+                          Int(static_cast<int64_t>(buffer->elements))));
   }
   Put(request, "buffers", std::move(buffers));
   PyRef tensors = List();
   for (const TensorArg& arg : call.tensors) {
     const at::Tensor& tensor = *arg.tensor;
-    Append(tensors, Tuple(Int(arg.slot), Int(static_cast<int64_t>(ToRing(tensor.scalar_type()))), Ints(tensor.sizes()),
-                          Ints(tensor.strides()), Bool(arg.whole), Bool(tensor.is_conj()), Bool(tensor.is_neg()),
-                          Bool(false)));
+    Append(tensors, Tuple(Int(arg.slot), Int(static_cast<int64_t>(ToRing(tensor.scalar_type()))),
+                          Ints(tensor.sizes()), Ints(tensor.strides()), Bool(arg.whole),
+                          Bool(tensor.is_conj()), Bool(tensor.is_neg()), Bool(false)));
   }
   Put(request, "tensors", std::move(tensors));
   PyRef args = List();
@@ -260,9 +291,10 @@ PyRef Request(const OpInfo& info, const Call& call, const std::vector<int32_t>& 
   PyRef scalars = List();
   for (size_t i = 0; i < call.scalars.size(); ++i) {
     const HostScalar& scalar = call.scalars[i];
-    const bool fixed = std::find(statics.begin(), statics.end(), static_cast<int32_t>(i)) != statics.end();
-    Append(scalars, Tuple(Int(static_cast<int64_t>(ToRing(scalar.dtype))), Bool(scalar.wrapped), Number(scalar.Value()),
-                          Bool(fixed)));
+    const bool fixed =
+        std::find(statics.begin(), statics.end(), static_cast<int32_t>(i)) != statics.end();
+    Append(scalars, Tuple(Int(static_cast<int64_t>(ToRing(scalar.dtype))), Bool(scalar.wrapped),
+                          Number(scalar.Value()), Bool(fixed)));
   }
   Put(request, "scalars", std::move(scalars));
   Put(request, "outputs", Outputs(reference));
@@ -299,7 +331,9 @@ std::vector<int64_t> AsInts(PyObject* object) {
 
 OutSpec AsOut(PyObject* tuple, const Call& call) {
   OutSpec spec;
-  const char* kind = PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) > 0 ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0)) : nullptr;
+  const char* kind = PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) > 0
+                         ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0))
+                         : nullptr;
   if (kind == nullptr) {
     PyErr_SetString(PyExc_TypeError, "an output of the tracer is not a tuple");
     throw PythonFailed();
@@ -309,7 +343,8 @@ OutSpec AsOut(PyObject* tuple, const Call& call) {
     spec.kind = OutSpec::Kind::kArg;
     spec.arg = static_cast<int32_t>(AsInt(PyTuple_GET_ITEM(tuple, 1)));
     if (spec.arg < 0 || static_cast<size_t>(spec.arg) >= call.tensors.size()) {
-      PyErr_SetString(PyExc_IndexError, "an output of the tracer names an argument that does not exist");
+      PyErr_SetString(PyExc_IndexError,
+                      "an output of the tracer names an argument that does not exist");
       throw PythonFailed();
     }
   } else if (std::string_view(kind) == "new" && size == 4) {
@@ -356,7 +391,8 @@ TraceAnswer Parse(const OpInfo& info, const Call& call, PyObject* dict) {
   TraceAnswer answer;
   const std::string status = PyText(Field(dict, "status"));
   if (status != "ok") {
-    answer.status = status == "dynamic" ? TraceAnswer::Status::kDynamic : TraceAnswer::Status::kRefused;
+    answer.status =
+        status == "dynamic" ? TraceAnswer::Status::kDynamic : TraceAnswer::Status::kRefused;
     PyObject* reason = PyDict_GetItemString(dict, "reason");
     answer.reason = reason == nullptr ? status : PyText(reason);
     return answer;
@@ -396,8 +432,8 @@ void SetTracer(PyObject* function) {
   Py_XDECREF(function);
 }
 
-TraceAnswer Trace(const OpInfo& info, const Call& call, const std::vector<int32_t>& statics, uint64_t graph,
-                  const torch::jit::Stack& stack, const Reference& reference) {
+TraceAnswer Trace(const OpInfo& info, const Call& call, const std::vector<int32_t>& statics,
+                  uint64_t graph, const torch::jit::Stack& stack, const Reference& reference) {
   GilGuard gil;
   TraceAnswer raised;
   raised.status = TraceAnswer::Status::kRaised;

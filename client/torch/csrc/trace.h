@@ -5,13 +5,12 @@
 #ifndef NEUROND_CLIENT_TORCH_CSRC_TRACE_H_
 #define NEUROND_CLIENT_TORCH_CSRC_TRACE_H_
 
-#include "client/torch/csrc/python.h"
-
 #include <string>
 #include <vector>
 
 #include "client/torch/csrc/call.h"
 #include "client/torch/csrc/entry.h"
+#include "client/torch/csrc/python.h"
 #include "client/torch/csrc/reference_run.h"
 
 namespace neurond::shim {
@@ -29,9 +28,10 @@ struct TraceAnswer {
 // The function behind _C.set_tracer; takes a reference. Needs the GIL.
 void SetTracer(PyObject* function);
 
-// statics: scalars to keep by value. An exception of the tracer is the status kRaised, with its text as the reason.
-TraceAnswer Trace(const OpInfo& info, const Call& call, const std::vector<int32_t>& statics, uint64_t graph,
-                  const torch::jit::Stack& stack, const Reference& reference);
+// statics: scalars to keep by value. An exception of the tracer is the status kRaised, with its
+// text as the reason.
+TraceAnswer Trace(const OpInfo& info, const Call& call, const std::vector<int32_t>& statics,
+                  uint64_t graph, const torch::jit::Stack& stack, const Reference& reference);
 
 }  // namespace neurond::shim
 

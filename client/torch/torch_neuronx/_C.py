@@ -1,4 +1,7 @@
-"""The binary module for this torch: `_C_t<major><minor>`, built per minor version because torch's C++ layouts move."""
+"""The binary module for this torch: `_C_t<major><minor>`.
+
+It is built per minor version, because torch's C++ layouts move between them.
+"""
 
 import importlib
 
@@ -11,13 +14,15 @@ except ModuleNotFoundError as e:
     if e.name != f"torch_neuronx._C_t{_minor}":
         raise
     raise ImportError(
-        f"torch_neuronx has no binary for torch {torch.__version__} and this Python. Build it with this interpreter: "
-        f"cmake -S <source> -B build -DPython3_EXECUTABLE=<python> && cmake --build build --target torch_neuronx"
+        f"torch_neuronx has no binary for torch {torch.__version__} and this Python. "
+        "Build it with this interpreter: cmake -S <source> -B build -DPython3_EXECUTABLE=<python> "
+        "&& cmake --build build --target torch_neuronx"
     ) from e
 
 if _binary.TORCH_VERSION.split(".")[:2] != torch.__version__.split(".")[:2]:
     raise ImportError(
-        f"{_binary.__file__} was built for torch {_binary.TORCH_VERSION}, but torch {torch.__version__} is installed"
+        f"{_binary.__file__} was built for torch {_binary.TORCH_VERSION}, "
+        f"but torch {torch.__version__} is installed"
     )
 
 for _name in dir(_binary):

@@ -1,7 +1,7 @@
 """The PyTorch device `neuron`.
 
-`import torch` loads this package by itself (entry point `torch.backends`); `import torch_neuronx` does the same by hand. The
-daemon behind the device is started at the first use of it, not at import.
+`import torch` loads this package by itself (entry point `torch.backends`); `import torch_neuronx`
+does the same by hand. The daemon behind the device is started at its first use, not at import.
 """
 
 from . import _loader

@@ -1,5 +1,7 @@
-"""What Dynamo asks about a device while it traces. Registered as soon as torch._dynamo is imported, never before: importing it takes
-seconds that `import torch` should not pay.
+"""What Dynamo asks about a device while it traces.
+
+Registered as soon as torch._dynamo is imported, never before: importing it takes seconds that
+`import torch` should not pay.
 """
 
 import importlib.abc
@@ -17,7 +19,7 @@ def register_when_imported() -> None:
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Sees the import of one module, lets the ordinary finders do it, and registers when it has run."""
+    """Lets the ordinary finders import one module, and registers when it has run."""
 
     def find_spec(self, name, path=None, target=None):
         if name != _MODULE:
@@ -71,7 +73,11 @@ def _register(module=None) -> None:
 
         @staticmethod
         def _set_stream_by_id(stream_id: int, device_index: int, device_type: int):
-            neuron.set_stream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+            neuron.set_stream(
+                torch.Stream(
+                    stream_id=stream_id, device_index=device_index, device_type=device_type
+                )
+            )
 
         @staticmethod
         def get_raw_stream(device_idx: int) -> int:

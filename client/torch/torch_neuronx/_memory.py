@@ -1,4 +1,5 @@
-"""Memory of a device: logical bytes that this process's tensors take, and the grant it holds for them (`reserved`)."""
+"""Memory of a device: logical bytes of this process's tensors, and the grant that it holds for them
+(`reserved`)."""
 
 from . import _C
 from ._utils import _get_device_index
@@ -7,13 +8,21 @@ _FIELDS = ("current", "peak", "allocated", "freed")
 
 
 def memory_stats(device=None) -> dict:
-    """Nested (`stats["allocated_bytes"]["current"]`) and flat (`stats["allocated_bytes.all.current"]`) keys, in bytes."""
+    """Bytes, by nested keys (`["allocated_bytes"]["current"]`) and by flat ones
+    (`["allocated_bytes.all.current"]`)."""
     if not _C.is_connected():
         flat = {}
     else:
         flat = _C.memory_stats(_get_device_index(device, True))
     stats = {}
-    for name in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes", "allocation", "active"):
+    for name in (
+        "allocated_bytes",
+        "reserved_bytes",
+        "active_bytes",
+        "requested_bytes",
+        "allocation",
+        "active",
+    ):
         nested = {field: flat.get(f"{name}.{field}", 0) for field in _FIELDS}
         for field, value in nested.items():
             stats[f"{name}.all.{field}"] = value
@@ -62,8 +71,15 @@ def mem_get_info(device=None) -> tuple:
 def memory_summary(device=None, abbreviated: bool = False) -> str:
     index = _get_device_index(device, True)
     stats = memory_stats(index)
-    lines = [f"neuron:{index} memory, bytes", f"{'':<20}{'current':>16}{'peak':>16}{'allocated':>16}{'freed':>16}"]
-    for name in ("allocated_bytes", "reserved_bytes") if abbreviated else ("allocated_bytes", "reserved_bytes", "allocation"):
+    lines = [
+        f"neuron:{index} memory, bytes",
+        f"{'':<20}{'current':>16}{'peak':>16}{'allocated':>16}{'freed':>16}",
+    ]
+    for name in (
+        ("allocated_bytes", "reserved_bytes")
+        if abbreviated
+        else ("allocated_bytes", "reserved_bytes", "allocation")
+    ):
         row = stats[name]
         lines.append(f"{name:<20}" + "".join(f"{row[field]:>16,}" for field in _FIELDS))
     lines.append(f"out-of-memory errors: {stats['num_ooms']}")

@@ -11,7 +11,7 @@ def apply() -> None:
 
 
 def _printing() -> None:
-    """Printing formats element by element; on the device each step would be an op of a new shape."""
+    """Printing formats element by element: on the device, ops of many new shapes."""
     module = torch._tensor_str
     original = module._tensor_str
 
@@ -23,14 +23,15 @@ def _printing() -> None:
 
 
 def _dlpack() -> None:
-    """Tensor.__dlpack_device__ compares with the literal "privateuse1" and would raise about an unknown device type."""
+    """Tensor.__dlpack_device__ compares with the literal "privateuse1" and would raise about an
+    unknown device type."""
     original = torch.Tensor.__dlpack_device__
     original_dlpack = torch.Tensor.__dlpack__
 
     def refuse():
         raise BufferError(
-            "Can't export a tensor on a neuron device through DLPack: its memory belongs to the daemon and has no "
-            "address in this process. Use tensor.cpu() first."
+            "Can't export a tensor on a neuron device through DLPack: its memory belongs to the "
+            "daemon and has no address in this process. Use tensor.cpu() first."
         )
 
     @functools.wraps(original)

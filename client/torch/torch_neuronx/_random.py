@@ -13,7 +13,7 @@ _DEVICES_MAX = 127  # torch's device index is an int8
 
 
 def _count() -> int:
-    """Devices to seed. Generators live in this process, so seeding does not connect: all possible ones are seeded."""
+    """Devices to seed: all possible ones. Generators live here, so this never connects."""
     return _DEVICES_MAX
 
 

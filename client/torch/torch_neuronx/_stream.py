@@ -1,4 +1,4 @@
-"""Streams and events: torch.Stream and torch.Event on this device, with the CUDA-like names that scripts use."""
+"""Streams and events: torch.Stream and torch.Event on this device, with scripts' names."""
 
 import torch
 
@@ -7,12 +7,14 @@ from ._utils import _get_device_index
 
 
 class Stream(torch.Stream):
-    """An in-order queue of work. `priority` is accepted; streams of one device may share its hardware queue."""
+    """An in-order queue of work. `priority` is accepted; streams may share a hardware queue."""
 
     def __new__(cls, device=None, priority=0, **kwargs):
         if kwargs:
             return super().__new__(cls, **kwargs)
-        return super().__new__(cls, device=torch.device("neuron", _get_device_index(device, True)), priority=priority)
+        return super().__new__(
+            cls, device=torch.device("neuron", _get_device_index(device, True)), priority=priority
+        )
 
     def wait_event(self, event) -> None:
         event.wait(self)
@@ -25,13 +27,17 @@ class Stream(torch.Stream):
 
 class Event(torch.Event):
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
-        return super().__new__(cls, "neuron", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+        return super().__new__(
+            cls, "neuron", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
+        )
 
 
 def _wrap(stream: torch.Stream) -> Stream:
     if isinstance(stream, Stream):
         return stream
-    return Stream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
+    return Stream(
+        stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type
+    )
 
 
 def current_stream(device=None) -> Stream:

@@ -6,7 +6,10 @@ from . import _C
 
 
 def _get_device_index(device=None, optional: bool = False, allow_cpu: bool = False) -> int:
-    """The index that `device` names; without one, the current device. torch.serialization calls this by name."""
+    """The index that `device` names; without one, the current device's.
+
+    torch.serialization calls this by name.
+    """
     if isinstance(device, int) and not isinstance(device, bool):
         return device
     if isinstance(device, str):

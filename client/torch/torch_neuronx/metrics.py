@@ -31,7 +31,7 @@ def get_metric_names() -> list:
 
 
 def get_metric_data(name: str):
-    """(count, total) over the counters of a group: "neuron", "executed", "fallback"; None if it has none."""
+    """(count, total) over the counters of a group ("neuron", "executed", "fallback"), or None."""
     values = [n for key, n in _counters().items() if key.split(".")[0] == name]
     return (len(values), sum(values)) if values else None
 

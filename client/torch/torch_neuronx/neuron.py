@@ -104,7 +104,7 @@ class device_of(device):
 
 
 def synchronize(device=None) -> None:
-    """Waits for all work on the device, then raises the oldest failure that was not reported yet."""
+    """Waits for all work on the device, then raises the oldest failure not reported yet."""
     _C.synchronize(-1 if device is None else _get_device_index(device, True))
 
 
@@ -119,7 +119,9 @@ def get_device_properties(device=None) -> DeviceProperties:
     index = _get_device_index(device, True)
     devices = _C.devices()
     if not 0 <= index < len(devices):
-        raise RuntimeError(f"neuron: invalid device ordinal: neuron:{index} (this process sees {len(devices)})")
+        raise RuntimeError(
+            f"neuron: invalid device ordinal: neuron:{index} (this process sees {len(devices)})"
+        )
     name, platform, total, _ = devices[index]
     return DeviceProperties(name, platform, total)
 
@@ -154,4 +156,3 @@ def get_dynamo_metrics() -> dict:
 
 def reset_dynamo_metrics() -> None:
     _dynamo_counters().clear()
-
