@@ -1,10 +1,13 @@
-"""Runs compiled graphs without the shim: CPU tensors stand for neuron tensors, Programs run in the reference interpreter.
+"""Runs compiled graphs without the shim: CPU tensors stand for neuron tensors, Programs run in the
+reference interpreter.
 
-`install()` makes the tracing side take the CPU for its device and gives it a `run_graph` that does what csrc does:
-metadata to a request, tracer, run, outputs. `log` has one entry (name, content hash, bytes) per Program made.
+`install()` makes the tracing side take the CPU for its device and gives it a `run_graph` that
+does what csrc does: metadata to a request, tracer, run, outputs. `log` has one entry (name,
+content hash, bytes) per Program made.
 """
 
 import torch
+
 import trace_harness
 from torch_neuronx._trace import device, graphs, trace
 
@@ -47,9 +50,15 @@ class _GraphRequest(trace_harness.Request):
         entries.append(("scalars", [self.scalar(s, wrapped=False) for s in scalars]))
         self.before = [self.flat(s) for s in self.storages]
         self.dict = {
-            "op": "neuron::graph", "graph": graph, "buffers": self.buffers, "tensors": self.tensors, "args": entries,
-            "scalars": self.scalars, "outputs": None, "settings": trace_harness.SETTINGS,
-        }  # fmt: skip
+            "op": "neuron::graph",
+            "graph": graph,
+            "buffers": self.buffers,
+            "tensors": self.tensors,
+            "args": entries,
+            "scalars": self.scalars,
+            "outputs": None,
+            "settings": trace_harness.SETTINGS,
+        }
 
 
 def run_graph(graph, tensors, scalars):

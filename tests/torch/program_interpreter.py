@@ -1,7 +1,8 @@
-"""A reference interpreter: evaluates a Program (proto/neurond/v1/program.proto) with torch on CPU buffers.
+"""A reference interpreter: evaluates a Program (proto/neurond/v1/program.proto) with torch on CPU
+buffers.
 
-The oracle for the tracing side, and a tool to look into a Program: what the daemon computes must equal what this computes.
-Random numbers are repeatable but not the daemon's.
+The oracle for the tracing side, and a tool to look into a Program: what the daemon computes
+must equal what this computes. Random numbers are repeatable but not the daemon's.
 """
 
 import math
@@ -27,7 +28,9 @@ SYM = {
 
 
 class Result:
-    """created: tensors with the strides the Program asks for; buffers: the flat buffers after all writes."""
+    """created: tensors with the strides the Program asks for; buffers: the flat buffers after all
+    writes.
+    """
 
     def __init__(self, created, buffers):
         self.created, self.buffers = created, buffers

@@ -1,18 +1,21 @@
-"""torch.compile through the backend "neuron" without a device: CPU tensors stand for neuron tensors (fake_runtime.py).
+"""torch.compile through the backend "neuron" without a device: CPU tensors stand for neuron
+tensors (fake_runtime.py).
 
-Values are judged against eager PyTorch; what a program may and may not contain is judged on its bytes.
+Values are judged against eager PyTorch; what a program may and may not contain is judged on its
+bytes.
 """
 
 import copy
+import os
 import subprocess
 import sys
 
-import fake_runtime
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import fake_runtime
 from torch_neuronx._proto import program_pb2 as pb
 from torch_neuronx._trace import dynamo
 from torch_neuronx._trace.dynamo import neuron
@@ -194,7 +197,7 @@ class TestSizes:
         assert fake_runtime.log[1][2] != fake_runtime.log[2][2]
 
     def test_dynamic_true_is_refused(self):
-        with pytest.raises(Exception, match="dynamic=True"):
+        with pytest.raises(Exception, match=r"dynamic=True"):
             compiled(lambda x: x + 1, dynamic=True)(torch.ones(3))
 
     def test_backward_of_a_symbolic_graph(self):
@@ -248,14 +251,14 @@ class TestUnlowerable:
         monkeypatch.setattr(fake_runtime.trace, "trace", run_graph)
 
     def test_raises_and_names_the_op(self, no_sin):
-        with pytest.raises(RuntimeError, match="aten.sin.default"):
+        with pytest.raises(RuntimeError, match=r"aten\.sin\.default"):
             compiled(lambda x: torch.cos(torch.sin(x * 2)))(torch.ones(3))
 
     def test_runs_eagerly_when_allowed(self, no_sin, monkeypatch):
         monkeypatch.setenv("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", "false")
         dynamo._warned.clear()
         x = torch.rand(3)
-        with pytest.warns(UserWarning, match="aten.sin.default"):
+        with pytest.warns(UserWarning, match=r"aten\.sin\.default"):
             got = compiled(lambda x: torch.cos(torch.sin(x * 2)))(x)
         torch.testing.assert_close(got, torch.cos(torch.sin(x * 2)))
         assert [[n.op for n in p.nodes] for p in programs()] == [
@@ -301,8 +304,11 @@ def test_hash_repeats_in_another_process_and_ignores_the_users_lines():
     for seed, pad in (("0", ""), ("7", "\n\n\n")):
         out = subprocess.run(
             [sys.executable, "-c", code.format(here=__file__.rsplit("/", 1)[0], pad=pad)],
-            capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin"},
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"PYTHONHASHSEED": seed},
+        )
         seen.add(out.stdout)
     assert len(seen) == 1
 
@@ -315,14 +321,29 @@ def test_transformers_model_trains(kind, monkeypatch):
     ids = torch.randint(0, 20, (2, 8))
     if kind == "gpt2":
         config = transformers.GPT2Config(
-            vocab_size=40, n_positions=16, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
-            use_cache=False, bos_token_id=1, eos_token_id=1,
-        )  # fmt: skip
+            vocab_size=40,
+            n_positions=16,
+            n_embd=16,
+            n_layer=2,
+            n_head=2,
+            resid_pdrop=0,
+            embd_pdrop=0,
+            attn_pdrop=0,
+            use_cache=False,
+            bos_token_id=1,
+            eos_token_id=1,
+        )
         model = transformers.GPT2LMHeadModel(config)
     else:
         config = transformers.LlamaConfig(
-            vocab_size=40, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
-            num_key_value_heads=2, max_position_embeddings=32, use_cache=False,
-        )  # fmt: skip
+            vocab_size=40,
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=32,
+            use_cache=False,
+        )
         model = transformers.LlamaForCausalLM(config)
     same_training(model, lambda m: m(input_ids=ids, labels=ids).loss)

@@ -1,10 +1,13 @@
-"""What the tracer keeps whole, the lowering must have: compared with `neurond-lower --ops`, where that is built."""
+"""What the tracer keeps whole, the lowering must have: compared with `neurond-lower --ops`, where
+that is built.
+"""
 
 import os
 import pathlib
 import subprocess
 
 import pytest
+
 import trace_harness
 
 from torch_neuronx._trace.kept import KEPT  # isort: skip

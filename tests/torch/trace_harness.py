@@ -1,7 +1,8 @@
-"""Makes tracer requests (client/torch/README.md) from CPU tensors, without the shim, and checks the Program they give.
+"""Makes tracer requests (client/torch/README.md) from CPU tensors, without the shim, and checks
+the Program they give.
 
-The CPU tensors stand for neuron tensors. The op runs on them in place; the Program, interpreted on copies of the buffers,
-must give the same results and leave the same bytes in every buffer.
+The CPU tensors stand for neuron tensors. The op runs on them in place; the Program, interpreted
+on copies of the buffers, must give the same results and leave the same bytes in every buffer.
 """
 
 import sys
@@ -46,7 +47,9 @@ SETTINGS = {
 
 
 class Request:
-    """args of an op call on CPU tensors -> the request dict, the flat buffers and the run-time words."""
+    """args of an op call on CPU tensors -> the request dict, the flat buffers and the run-time
+    words.
+    """
 
     def __init__(self, op, args, kwargs=None, static=(), run_time=()):
         self.func = resolve(op)
@@ -99,7 +102,7 @@ class Request:
             self.tensors.append(entry)
             return len(self.tensors) - 1
         storage = t.untyped_storage()
-        for b, (s, _) in enumerate(self.storages):
+        for b, (s, _) in enumerate(self.storages):  # noqa: B007
             if s._cdata == storage._cdata:
                 break
         else:
@@ -139,9 +142,14 @@ class Request:
 
     def request(self, outputs):
         return {
-            "op": self.op, "buffers": self.buffers, "tensors": self.tensors, "args": self.entries,
-            "scalars": self.scalars, "outputs": outputs, "settings": SETTINGS,
-        }  # fmt: skip
+            "op": self.op,
+            "buffers": self.buffers,
+            "tensors": self.tensors,
+            "args": self.entries,
+            "scalars": self.scalars,
+            "outputs": outputs,
+            "settings": SETTINGS,
+        }
 
     def all_words(self, static, offsets):
         words = list(self.words)
@@ -184,7 +192,9 @@ def output_entries(request, func, out):
 
 
 def call(op, *args, outputs=True, random=False, static=(), run_time=(), **kwargs):
-    """Traces the op, interprets its Program, and compares with the op run on the CPU. Returns the tracer's result."""
+    """Traces the op, interprets its Program, and compares with the op run on the CPU. Returns the
+    tracer's result.
+    """
     request = Request(op, args, kwargs, static, run_time)
     out = request.func(*request.args, **request.kwargs)
     entries = output_entries(request, request.func, out)

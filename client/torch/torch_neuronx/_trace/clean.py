@@ -1,7 +1,8 @@
 """A clean dispatcher state for tracing, whatever state the op that missed was called in.
 
-The shim calls the tracer from inside a boxed kernel: on autograd threads, under autocast, inside vmap, under the
-user's dispatch modes, with Dynamo's frame hook set. None of that may leak into the trace.
+The shim calls the tracer from inside a boxed kernel: on autograd threads, under autocast,
+inside vmap, under the user's dispatch modes, with Dynamo's frame hook set. None of that may
+leak into the trace.
 """
 
 import contextlib
@@ -13,9 +14,10 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._python_dispatch import _disable_current_modes
 
 
-
 def _fresh_keys() -> tuple:
-    """The dispatch keys of a thread that has done nothing: this module may be imported inside a kernel."""
+    """The dispatch keys of a thread that has done nothing: this module may be imported inside a
+    kernel.
+    """
     seen = []
 
     def look():
@@ -51,6 +53,7 @@ def clean_state():
         stack.enter_context(_disable_current_modes())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.no_grad())
-        # Composite ops must reach the recorder whole: the table may know better than their C++ composite.
+        # Composite ops must reach the recorder whole: the table may know better than their C++
+        # composite.
         stack.enter_context(torch._C._AutoDispatchBelowAutograd())
         yield

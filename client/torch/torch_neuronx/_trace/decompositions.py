@@ -1,7 +1,9 @@
-"""The decomposition table that eager ops and compiled graphs share: everything becomes core ATen, prims and our own ops.
+"""The decomposition table that eager ops and compiled graphs share: everything becomes core ATen,
+prims and our own ops.
 
-Order: our own rules, then the ops that stay whole since the lowering has them, torch's core table, the composite
-implementation, and for ops outside core ATen whatever decomposition torch has.
+Order: our own rules, then the ops that stay whole since the lowering has them, torch's core
+table, the composite implementation, and for ops outside core ATen whatever decomposition torch
+has.
 """
 
 import functools
@@ -14,7 +16,6 @@ from .kept import KEPT
 
 aten = torch.ops.aten
 prims = torch.ops.prims
-
 
 
 def _overload(name: str):
@@ -67,10 +68,33 @@ def _new_uninitialized(x, size, *_, dtype=None, device=None, **__):
     )
 
 
+def _index_put(x, indices, values, accumulate=False):
+    """`x[mask] = number` has a fixed size: it is a `where`. Everything else stays."""
+    given = [i for i in indices if i is not None]
+    masks = (torch.bool, torch.uint8)
+    if len(given) != 1 or given[0].dtype not in masks or values.numel() != 1:
+        return NotImplemented
+    first = next(d for d, index in enumerate(indices) if index is not None)
+    mask = given[0]
+    trailing = x.dim() - first - mask.dim()
+    mask = aten.reshape.default(aten.ne.Scalar(mask, 0), [*mask.shape, *([1] * trailing)])
+    value = aten.reshape.default(values, [])
+    if value.dtype != x.dtype:
+        value = prims.convert_element_type.default(value, x.dtype)
+    return aten.where.self(mask, aten.add.Tensor(x, value) if accumulate else value, x)
+
+
+def _polar(magnitude, angle):
+    parts = [aten.mul.Tensor(magnitude, f(angle)) for f in (aten.cos.default, aten.sin.default)]
+    return aten.complex.default(*parts)
+
+
 def _own_rules() -> dict:
     table = rng.rules()
     table[aten.convolution_overrideable.default] = _convolution_overrideable
     table[aten.convolution_backward_overrideable.default] = _convolution_backward_overrideable
+    table[aten.index_put.default] = _index_put
+    table[aten.polar.default] = _polar
     table[aten.empty.memory_format] = _uninitialized
     table[aten.empty_strided.default] = lambda size, stride, **kw: _uninitialized(size, **kw)
     table[aten.empty_permuted.default] = lambda size, layout, **kw: _uninitialized(size, **kw)
@@ -88,7 +112,9 @@ def _tables():
 
 @functools.cache
 def _core_and_wider() -> dict:
-    """What AOTAutograd gets: op -> rule, composite ones left out (make_fx takes them apart itself)."""
+    """What AOTAutograd gets: op -> rule, composite ones left out (make_fx takes them apart
+    itself).
+    """
     own, keep, core = _tables()
     table = dict(decomposition_table)
     table = {op: fn for op, fn in table.items() if _is_open(op)}

@@ -1,9 +1,10 @@
 """The torch.compile backend "neuron": Dynamo's graphs through AOTAutograd to Programs.
 
-`neuron(gm, example_inputs)` is the backend function (entry point `torch_dynamo_backends`; also for
-`torch.compiler.set_default_backend("neuron")`). Forward, backward and inference graphs each become a list of steps
-(segments.py); programs run through `torch.ops.neuron.run_graph`, on the same keyed path as eager ops. Calls are boxed: the
-caller's list is emptied and a value is dropped after its last use, so that saved tensors die early.
+`neuron(gm, example_inputs)` is the backend function (entry point `torch_dynamo_backends`; also
+for `torch.compiler.set_default_backend("neuron")`). Forward, backward and inference graphs each
+become a list of steps (segments.py); programs run through `torch.ops.neuron.run_graph`, on the
+same keyed path as eager ops. Calls are boxed: the caller's list is emptied and a value is
+dropped after its last use, so that saved tensors die early.
 """
 
 import functools
@@ -26,7 +27,9 @@ _warned = set()
 
 
 def neuron(gm: fx.GraphModule, example_inputs, **kwargs):
-    """The backend. Raises for `dynamic=True`; warns for a `mode`; graphs without neuron tensors go to Inductor."""
+    """The backend. Raises for `dynamic=True`; warns for a `mode`; graphs without neuron tensors go
+    to Inductor.
+    """
     _check_options(kwargs)
     if not _uses_neuron(gm, example_inputs):
         return _for_cpu(gm, example_inputs)
@@ -52,7 +55,8 @@ def _warn_once(text: str) -> None:
 def _check_options(kwargs) -> None:
     if torch._dynamo.config.assume_static_by_default is False:
         raise RuntimeError(
-            "torch.compile(dynamic=True) is not supported by the neuron backend: programs have fixed sizes. "
+            "torch.compile(dynamic=True) is not supported by the neuron backend: programs have "
+            "fixed sizes. "
             "Leave `dynamic` out: each set of sizes gets its own program."
         )
     mode = kwargs.pop("mode", None)
@@ -64,7 +68,7 @@ def _check_options(kwargs) -> None:
         _warn_once(f"torch.compile: the neuron backend ignores the options {', '.join(names)}")
 
 
-# ---- graphs without neuron tensors -----------------------------------------------------------------------------------
+# ---- graphs without neuron tensors --------------------------------------------------------------
 
 
 def _devices(value):
@@ -100,12 +104,13 @@ def _for_cpu(gm, example_inputs):
         return compile_fx(gm, example_inputs)
     except Exception as e:  # no C++ compiler, no Inductor: plain PyTorch is right too
         _warn_once(
-            f"torch.compile: a graph without neuron tensors runs eagerly, since Inductor cannot run ({e})"
+            "torch.compile: a graph without neuron tensors runs eagerly, since Inductor cannot run "
+            f"({e})"
         )
         return gm.forward
 
 
-# ---- AOTAutograd -----------------------------------------------------------------------------------------------------
+# ---- AOTAutograd --------------------------------------------------------------------------------
 
 
 def _partition(joint: fx.GraphModule, inputs, **kwargs):
@@ -116,7 +121,9 @@ def _partition(joint: fx.GraphModule, inputs, **kwargs):
 
 
 def fallback_allowed() -> bool:
-    """TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=false: an op without a lowering runs eagerly between programs."""
+    """TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=false: an op without a lowering runs eagerly
+    between programs.
+    """
     value = os.environ.get("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", "true")
     return value.strip().lower() in ("0", "false", "off", "no")
 
@@ -129,7 +136,9 @@ def _compile(gm: fx.GraphModule, example_inputs, name: str):
 
 
 class CompiledCall:
-    """A captured graph that can be called. Thread-safe: a call keeps its values in locals; the plan is replaced whole."""
+    """A captured graph that can be called. Thread-safe: a call keeps its values in locals; the
+    plan is replaced whole.
+    """
 
     def __init__(self, gm: fx.GraphModule, name: str):
         self.gm, self.name = gm, name
@@ -161,7 +170,9 @@ class CompiledCall:
                 self.plan = _Plan(self.gm, self.name, self.eager_ops)
 
     def _give_up_on(self, reason: str, error) -> None:
-        """Makes the op that `reason` names run eagerly; raises where that is not allowed or names nothing new."""
+        """Makes the op that `reason` names run eagerly; raises where that is not allowed or names
+        nothing new.
+        """
         names = {str(n.target) for n in self.gm.graph.nodes if n.op == "call_function"}
         found = [
             op
@@ -227,7 +238,8 @@ class _Plan:
         ran = False
         for step, dead in zip(self.steps, self.deaths):
             try:
-                # Until a program has run the call can be repeated; after that its inputs are let go.
+                # Until a program has run the call can be repeated; after that its inputs are let
+                # go.
                 ran = step.run(env) or ran
             except RuntimeError as e:
                 if not ran and isinstance(step, _ProgramStep) and fallback_allowed():

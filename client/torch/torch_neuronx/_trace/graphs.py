@@ -1,8 +1,10 @@
-"""Compiled graphs as Programs: registration, the content hash, and binding to the metadata of a call.
+"""Compiled graphs as Programs: registration, the content hash, and binding to the metadata of a
+call.
 
-A CompiledGraph is one segment (segments.py) of what AOTAutograd captured. It is registered once under a hash of its
-canonical text, which repeats across processes and leaves out the user's lines; csrc asks for the Program of a
-particular call (sizes, strides, offsets) through the tracer, as for any op.
+A CompiledGraph is one segment (segments.py) of what AOTAutograd captured. It is registered once
+under a hash of its canonical text, which repeats across processes and leaves out the user's
+lines; csrc asks for the Program of a particular call (sizes, strides, offsets) through the
+tracer, as for any op.
 """
 
 import hashlib
@@ -71,7 +73,9 @@ class CompiledGraph:
 
 
 class _Canonical:
-    """The text that a graph's hash is of: ops, arguments, types, and nothing that differs between processes."""
+    """The text that a graph's hash is of: ops, arguments, types, and nothing that differs between
+    processes.
+    """
 
     def __init__(self, graph: CompiledGraph):
         self.graph = graph
@@ -128,7 +132,9 @@ class _Canonical:
 
 
 class _Binding:
-    """The Program of a graph for one set of argument metadata: symbols become the integers they stand for."""
+    """The Program of a graph for one set of argument metadata: symbols become the integers they
+    stand for.
+    """
 
     def __init__(self, graph: CompiledGraph, request: dict):
         self.graph, self.request = graph, request

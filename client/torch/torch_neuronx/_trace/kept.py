@@ -1,7 +1,8 @@
 """Ops that stay whole in traces, since the lowering (runtime/lowering) has them.
 
-One op there is faster, more exact or has a check that its decomposition lacks. An op of core ATen that torch's core table leaves
-alone need not be listed. What is listed here and not lowered would be refused: tests/torch/test_trace_lowering.py compares.
+One op there is faster, more exact or has a check that its decomposition lacks. An op of core
+ATen that torch's core table leaves alone need not be listed. What is listed here and not
+lowered would be refused: tests/torch/test_trace_lowering.py compares.
 """
 
 # Overloads of `aten`, sorted.
@@ -54,4 +55,4 @@ unfold.default unfold_backward.default unfold_copy.default unsqueeze_copy.defaul
 var_mean.correction vdot.default view_copy.default view_copy.dtype where.Scalar
 where.ScalarOther where.ScalarSelf xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor
 zeros.default zeros_like.default
-""".split()  # noqa: SIM905
+""".split()

@@ -1,11 +1,12 @@
 """Records what a Python function does to fake tensors as nodes of a ProgramBuilder.
 
-A dispatch mode above our FakeTensorMode: an op that the table decomposes runs its decomposition under the mode again, an
-in-place op on a tensor made inside is recorded as its functional twin and gives the tensor a new value, anything else is
-computed by the fake mode and recorded. Much cheaper than make_fx (0.5 ms an op against 8), which matters on every eager miss.
+A dispatch mode above our FakeTensorMode: an op that the table decomposes runs its decomposition
+under the mode again, an in-place op on a tensor made inside is recorded as its functional twin
+and gives the tensor a new value, anything else is computed by the fake mode and recorded. Much
+cheaper than make_fx (0.5 ms an op against 8), which matters on every eager miss.
 
-Run-time scalars are SymInt and SymFloat whose symbols stand for scalars of the Program; arithmetic on them becomes
-`sym.*` nodes when an op takes the result.
+Run-time scalars are SymInt and SymFloat whose symbols stand for scalars of the Program;
+arithmetic on them becomes `sym.*` nodes when an op takes the result.
 """
 
 import torch
@@ -139,7 +140,9 @@ class Recorder(TorchDispatchMode):
         return arg
 
     def _mutate(self, func, args, kwargs):
-        """An in-place op on a value made inside: its functional twin, then the tensor names the new value."""
+        """An in-place op on a value made inside: its functional twin, then the tensor names the
+        new value.
+        """
         from . import twins
 
         written = []

@@ -1,12 +1,14 @@
 """Random ops as pure ops over one reservation of the generator's offsets.
 
-A program that draws random numbers reads (seed, offset) once: `neuron.rng_state(n) -> i64[2]`. Every random ATen op is
-rewritten, by rules of the decomposition table, to `neuron.rand`, `neuron.randn` or `neuron.random_bits` of that state and a
-`delta`, its place in the reservation, which counts Philox counter steps of two u64 words. An element takes one step, so that
-every algorithm has bits enough and no two draws overlap.
+A program that draws random numbers reads (seed, offset) once: `neuron.rng_state(n) -> i64[2]`.
+Every random ATen op is rewritten, by rules of the decomposition table, to `neuron.rand`,
+`neuron.randn` or `neuron.random_bits` of that state and a `delta`, its place in the
+reservation, which counts Philox counter steps of two u64 words. An element takes one step, so
+that every algorithm has bits enough and no two draws overlap.
 
-The rules run while AOTAutograd traces the joint graph, before it is partitioned, so that a recomputed dropout repeats
-its mask by construction: state and deltas are the same, whichever graph evaluates them.
+The rules run while AOTAutograd traces the joint graph, before it is partitioned, so that a
+recomputed dropout repeats its mask by construction: state and deltas are the same, whichever
+graph evaluates them.
 """
 
 import math
@@ -84,7 +86,9 @@ def _stream() -> RngStream:
 
 
 def finish_graph(graph: torch.fx.Graph) -> None:
-    """After tracing, before partitioning: notes how far the offset moves, and that the state is saved, not recomputed."""
+    """After tracing, before partitioning: notes how far the offset moves, and that the state is
+    saved, not recomputed.
+    """
     from torch.utils.checkpoint import CheckpointPolicy
 
     draws = [n for n in graph.nodes if is_draw(n)]
@@ -103,7 +107,7 @@ def is_draw(node) -> bool:
     return node.op == "call_function" and str(node.target) in _DRAWS
 
 
-# ---- the rules -------------------------------------------------------------------------------------------------------
+# ---- the rules ----------------------------------------------------------------------------------
 
 
 def _uniform(size, dtype):
@@ -135,7 +139,9 @@ def _cast(x, dtype):
 
 
 def _integers(size, low, high, dtype):
-    """Uniform over [low, high): 63 random bits modulo the range (bias below 2**-32 for ranges below 2**31)."""
+    """Uniform over [low, high): 63 random bits modulo the range (bias below 2**-32 for ranges
+    below 2**31).
+    """
     bits = aten.bitwise_and.Scalar(_bits(size), 2**63 - 1)
     if high - low < 2**63:
         bits = aten.remainder.Scalar(bits, high - low)

@@ -1,8 +1,9 @@
 """Splits a captured graph into steps: programs for the device, and nodes that run where they stand.
 
-A graph is one program when everything in it is on the device. What the user wrote on the CPU, copies between devices, and (when
-asked for) ops without a lowering are run eagerly, in order, between programs. Sizes are never a reason to split: a program is
-bound to its integers when it is called.
+A graph is one program when everything in it is on the device. What the user wrote on the CPU,
+copies between devices, and (when asked for) ops without a lowering are run eagerly, in order,
+between programs. Sizes are never a reason to split: a program is bound to its integers when it
+is called.
 """
 
 import dataclasses
@@ -59,7 +60,9 @@ def is_scalar(node: fx.Node) -> bool:
 
 
 def literal(node: fx.Node):
-    """The real CPU tensor that a node stands for (a small constant of the user's code), else None."""
+    """The real CPU tensor that a node stands for (a small constant of the user's code), else
+    None.
+    """
     if node.op == "get_attr":
         value = operator.attrgetter(node.target)(node.graph.owning_module)
         is_small = isinstance(value, torch.Tensor) and value.numel() <= CONSTANT_LIMIT
@@ -120,8 +123,9 @@ def _is_view(node: fx.Node) -> bool:
 def views_last(graph: fx.Graph) -> None:
     """Returned views become views of what they are taken of: made eagerly, at the end, as metadata.
 
-    So they alias their base, have the strides that AOTAutograd expects, and cost no copy. Uses inside the graph stay. A
-    view of an input that the graph writes is left alone: it may mean the value before the write.
+    So they alias their base, have the strides that AOTAutograd expects, and cost no copy. Uses
+    inside the graph stay. A view of an input that the graph writes is left alone: it may mean the
+    value before the write.
     """
     output = next(n for n in graph.nodes if n.op == "output")
     made = {}
@@ -156,7 +160,9 @@ def views_last(graph: fx.Graph) -> None:
 
 
 class _Ranks:
-    """Even ranks are programs, odd ones eager; a node runs after everything it reads, and a write after all readers."""
+    """Even ranks are programs, odd ones eager; a node runs after everything it reads, and a write
+    after all readers.
+    """
 
     def __init__(self, graph: fx.Graph, eager_ops):
         self.rank = {}

@@ -1,8 +1,9 @@
-"""Builds Program messages (proto/neurond/v1/program.proto): the one format for eager ops and graphs.
+"""Builds Program messages (proto/neurond/v1/program.proto): the one format for eager ops and
+graphs.
 
-A ProgramBuilder collects inputs, run-time scalars, nodes and outputs in any order of appearance; `build` drops what no
-output needs, numbers the values (inputs, scalars, results in order) and writes the bytes. The same calls give the
-same bytes in every process.
+A ProgramBuilder collects inputs, run-time scalars, nodes and outputs in any order of
+appearance; `build` drops what no output needs, numbers the values (inputs, scalars, results in
+order) and writes the bytes. The same calls give the same bytes in every process.
 """
 
 import math
@@ -72,7 +73,9 @@ class ProgramBuilder:
         return [Ref("node", len(self.nodes) - 1, i) for i in range(len(results))]
 
     def constant(self, numbers, dtype: int, sizes) -> Ref:
-        """A literal tensor: `neuron.constant(numbers, dtype, sizes)`, numbers in row-major order."""
+        """A literal tensor: `neuron.constant(numbers, dtype, sizes)`, numbers in row-major
+        order.
+        """
         key = (tuple(map(repr, numbers)), dtype, tuple(sizes))
         if key not in self._constants:
             args = [list(numbers), dtypes.TO_TORCH[dtype], list(sizes)]

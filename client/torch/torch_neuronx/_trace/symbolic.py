@@ -1,7 +1,8 @@
-"""Run-time scalars while tracing: hinted SymInt and SymFloat placeholders of a ShapeEnv, and `sym.*` nodes of expressions.
+"""Run-time scalars while tracing: hinted SymInt and SymFloat placeholders of a ShapeEnv, and
+`sym.*` nodes of expressions.
 
-Unspecified symbols: no 0/1 specialisation, no duck shaping. A scalar that a guard mentions has been looked at, so that the
-trace holds for its value alone: `static` finds those.
+Unspecified symbols: no 0/1 specialisation, no duck shaping. A scalar that a guard mentions has
+been looked at, so that the trace holds for its value alone: `static` finds those.
 """
 
 import sympy
@@ -44,7 +45,8 @@ def static(env: ShapeEnv, symbols) -> set:
     return seen & set(symbols)
 
 
-# torch's sympy functions by class name: the `sym.*` op and the kind of its result (None: that of its arguments).
+# torch's sympy functions by class name: the `sym.*` op and the kind of its result (None: that of
+# its arguments).
 _FUNCTIONS = {
     "ToFloat": ("sym.float", float),
     "TruncToInt": ("sym.int", int),

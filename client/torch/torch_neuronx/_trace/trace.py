@@ -1,7 +1,9 @@
-"""The miss path in Python: one op (or one registered graph) and its arguments' metadata -> a Program.
+"""The miss path in Python: one op (or one registered graph) and its arguments' metadata -> a
+Program.
 
-`trace(request)` is what csrc calls when neither it nor the daemon knows a key; client/torch/README.md defines request and
-result. One lock covers everything: FakeTensor's and ShapeEnv's caches are not documented as thread-safe.
+`trace(request)` is what csrc calls when neither it nor the daemon knows a key;
+client/torch/README.md defines request and result. One lock covers everything: FakeTensor's and
+ShapeEnv's caches are not documented as thread-safe.
 """
 
 import operator
@@ -34,7 +36,9 @@ _DYNAMIC = (
 
 
 def trace(request: dict) -> dict:
-    """See client/torch/README.md. Never raises for an op that cannot be traced: the status says so."""
+    """See client/torch/README.md. Never raises for an op that cannot be traced: the status says
+    so.
+    """
     name = request["op"]
     with _lock, clean_state():
         try:
@@ -150,7 +154,9 @@ def scalar_word_dtype(dtype: int) -> int:
 
 
 def add_inputs(builder: ProgramBuilder, request: dict, words: Words) -> list:
-    """Buffers and tensor inputs; a Ref per tensor. One without elements has no Buffer and is a constant."""
+    """Buffers and tensor inputs; a Ref per tensor. One without elements has no Buffer and is a
+    constant.
+    """
     for dtype, elements in request["buffers"]:
         builder.buffer(dtype, elements)
     refs = []
@@ -302,7 +308,8 @@ class _Attempt:
                 value = conform(value, target)
             except RuntimeError as e:
                 raise Refused(
-                    f"{self.func}: output with shape {list(target.shape)} doesn't match the broadcast shape "
+                    f"{self.func}: output with shape {list(target.shape)} doesn't match the "
+                    "broadcast shape "
                     f"{list(value.shape)}"
                 ) from e
         if neg:

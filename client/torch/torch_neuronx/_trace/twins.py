@@ -1,8 +1,9 @@
 """Functional twins: what an in-place or `out=` op computes, and which argument gets it.
 
-Most twins follow from the schema (`add_.Tensor` and `add.out` are `add.Tensor`); the rest are written here, also for ops
-that write without saying so (`native_batch_norm`). A twin calls functional ops only and tells `write(target, value)` what
-becomes of each written argument; the value is cast and broadcast to the target afterwards.
+Most twins follow from the schema (`add_.Tensor` and `add.out` are `add.Tensor`); the rest are
+written here, also for ops that write without saying so (`native_batch_norm`). A twin calls
+functional ops only and tells `write(target, value)` what becomes of each written argument; the
+value is cast and broadcast to the target afterwards.
 """
 
 import functools
@@ -41,7 +42,9 @@ def _twin(*names):
 
 
 def run(func, args, kwargs, write, mode=None):
-    """Calls the functional form of `func`; returns what `func` returns, written arguments as themselves."""
+    """Calls the functional form of `func`; returns what `func` returns, written arguments as
+    themselves.
+    """
     name = func._schema.name.removeprefix("aten::")
     full = f"{name}.{func._schema.overload_name}" if func._schema.overload_name else name
 
@@ -61,7 +64,7 @@ def run(func, args, kwargs, write, mode=None):
         return call()
 
 
-# ---- by schema -------------------------------------------------------------------------------------------------------
+# ---- by schema ----------------------------------------------------------------------------------
 
 
 def _is_write(arg) -> bool:
@@ -150,7 +153,7 @@ def _alias_set(func, name):
     return set(spec.alias_info.before_set)
 
 
-# ---- by hand ---------------------------------------------------------------------------------------------------------
+# ---- by hand ------------------------------------------------------------------------------------
 
 
 def _full(like, value):
@@ -309,7 +312,7 @@ def _(write, self, noise, lower=0.125, upper=1 / 3, training=False, generator=No
     return out
 
 
-# ---- foreach and fused optimizers ------------------------------------------------------------------------------------
+# ---- foreach and fused optimizers ---------------------------------------------------------------
 
 # _foreach_<name> whose element-wise op has another name.
 _FOREACH_NAMES = {"max": "amax", "zero": None, "copy": None}
@@ -408,14 +411,41 @@ def _adam_step(p, g, m, v, vmax, step, lr, beta1, beta2, weight_decay, eps, deco
     return p - (lr / correction1) * (m / denominator), m, v, vmax
 
 
-def _fused_adam(write, decoupled, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, *, lr, beta1,
-                beta2, weight_decay, eps, amsgrad, maximize, grad_scale=None, found_inf=None):  # fmt: skip
+def _fused_adam(
+    write,
+    decoupled,
+    self,
+    grads,
+    exp_avgs,
+    exp_avg_sqs,
+    max_exp_avg_sqs,
+    state_steps,
+    *,
+    lr,
+    beta1,
+    beta2,
+    weight_decay,
+    eps,
+    amsgrad,
+    maximize,
+    grad_scale=None,
+    found_inf=None,
+):
     for i, p in enumerate(self):
         new_grad, g = _scaled(grads[i], grad_scale, maximize, write)
         vmax = max_exp_avg_sqs[i] if amsgrad else None
         wide = _opmath(p, g, exp_avgs[i], exp_avg_sqs[i], *([vmax] if amsgrad else []))
-        states = _adam_step(*wide[:4], wide[4] if amsgrad else None, state_steps[i], lr, beta1, beta2,
-                            weight_decay, eps, decoupled)  # fmt: skip
+        states = _adam_step(
+            *wide[:4],
+            wide[4] if amsgrad else None,
+            state_steps[i],
+            lr,
+            beta1,
+            beta2,
+            weight_decay,
+            eps,
+            decoupled,
+        )
         olds = [p, exp_avgs[i], exp_avg_sqs[i], vmax]
         for old, new in zip(olds, states):
             if old is not None:
@@ -436,8 +466,22 @@ def _(write, *args, **kwargs):
 
 
 @_twin("_fused_sgd_", "_fused_sgd_.tensor_lr")
-def _(write, self, grads, momentum_buffer_list, *, weight_decay, momentum, lr, dampening, nesterov, maximize,
-      is_first_step, grad_scale=None, found_inf=None):  # fmt: skip
+def _(
+    write,
+    self,
+    grads,
+    momentum_buffer_list,
+    *,
+    weight_decay,
+    momentum,
+    lr,
+    dampening,
+    nesterov,
+    maximize,
+    is_first_step,
+    grad_scale=None,
+    found_inf=None,
+):
     for i, p in enumerate(self):
         new_grad, g = _scaled(grads[i], grad_scale, maximize, write)
         wide_p, g = _opmath(p, g)
@@ -455,8 +499,21 @@ def _(write, self, grads, momentum_buffer_list, *, weight_decay, momentum, lr, d
 
 
 @_twin("_fused_adagrad_", "_fused_adagrad_.tensor_lr")
-def _(write, self, grads, state_sums, state_steps, *, lr, lr_decay, weight_decay, eps, maximize, grad_scale=None,
-      found_inf=None):  # fmt: skip
+def _(
+    write,
+    self,
+    grads,
+    state_sums,
+    state_steps,
+    *,
+    lr,
+    lr_decay,
+    weight_decay,
+    eps,
+    maximize,
+    grad_scale=None,
+    found_inf=None,
+):
     for i, p in enumerate(self):
         new_grad, g = _scaled(grads[i], grad_scale, maximize, write)
         if weight_decay != 0:
