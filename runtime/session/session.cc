@@ -36,11 +36,15 @@ SessionImpl::~SessionImpl() {
   for (Device* device : devices_) device->Forget(progress_.get());
   for (Command* command : progress_->TakePosted()) delete command;
   for (Command* command : undetermined_) delete command;
-  for (const RootPtr& root : errors_.roots()) {
-    const DeferredError& error = *root->error;
-    spdlog::warn("session {} ended with an unreported error: {} on neuron:{}: {}", options_.id,
-                 error.op, error.device, error.error.message);
-  }
+  LogUnreported();
+}
+
+void SessionImpl::LogUnreported() const {
+  if (errors_.unreported() == 0) return;
+  const DeferredError& oldest = *errors_.roots().front()->error;
+  spdlog::warn("session {} ended with {} unreported errors, the oldest: {} on neuron:{}: {}",
+               options_.id, static_cast<int64_t>(errors_.unreported()) + errors_.dropped(),
+               oldest.op, oldest.device, oldest.error.message);
 }
 
 absl::Status SessionImpl::Alloc(uint64_t id, DType dtype, int64_t elements, int device) {

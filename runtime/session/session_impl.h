@@ -124,6 +124,7 @@ class SessionImpl final : public Session {
   void Revert(const Root& root);
   void RevertBuffer(Version& failed);
   void TellUnreported();
+  void LogUnreported() const;
   Device& device(int index) const { return *devices_[index]; }
 
   const SessionOptions options_;

@@ -36,6 +36,10 @@ void Command::GiveBack() {
     shared->Post(this);
     return;
   }
+  if (!tells_owner) {  // before anyone hears of it: the next writer may then donate what was read
+    source.reset();
+    inputs.clear();
+  }
   shared->Retire(stream, ticket);
   if (tells_owner) {
     retired = true;

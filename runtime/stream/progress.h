@@ -71,8 +71,10 @@ class Progress {
   int64_t backlog() const { return backlog_.load(std::memory_order_relaxed); }
   // Commands whose plugin call is under way.
   void Started() { running_.fetch_add(1, std::memory_order_relaxed); }
-  void Finished() { running_.fetch_sub(1, std::memory_order_release); }
-  int64_t running() const { return running_.load(std::memory_order_acquire); }
+  // Sequentially consistent with WakeOnRetire: whoever asked for a wake-up and still saw this
+  // Command running is woken.
+  void Finished() { running_.fetch_sub(1, std::memory_order_seq_cst); }
+  int64_t running() const { return running_.load(std::memory_order_seq_cst); }
 
  private:
   struct Slot {

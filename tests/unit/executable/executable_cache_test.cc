@@ -1,0 +1,254 @@
+#include "runtime/executable/executable_cache.h"
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "runtime/base/text.h"
+#include "tests/unit/session/test_plugin.h"
+
+namespace neurond {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ExecutableCacheTest : public testing::Test {
+ protected:
+  ExecutableCacheTest() {
+    char name[] = "/tmp/neurond-cache-XXXXXX";
+    directory = mkdtemp(name);
+    for (int i = 0; i < 40; ++i) {
+      plugin.Register(Cat("k", i), {{{DType::kF32, 4}}, nullptr});
+    }
+  }
+  ~ExecutableCacheTest() override { fs::remove_all(directory); }
+
+  std::unique_ptr<ExecutableCache> Make(ExecutableCacheOptions options = {}) {
+    options.directory = directory;
+    return MakeExecutableCache(plugin, compiler, options);
+  }
+  static Program Named(int i) {
+    Program program;
+    program.name = Cat("program", i);
+    program.module = Cat("k", i);
+    return program;
+  }
+  static void Await(const ExecutablePtr& executable) {
+    std::promise<void> resolved;
+    executable->OnResolved([&] { resolved.set_value(); });
+    resolved.get_future().wait();
+  }
+  // Loaded, or the test fails.
+  static void Use(ExecutableCache& cache, int i) {
+    const ExecutablePtr executable = cache.Get(Named(i));
+    Await(executable);
+    EXPECT_NE(executable->loaded(), nullptr) << executable->error().message;
+  }
+  std::vector<fs::path> Files() const {
+    std::vector<fs::path> files;
+    for (const auto& file : fs::recursive_directory_iterator(directory)) {
+      if (file.is_regular_file()) files.push_back(file.path());
+    }
+    return files;
+  }
+
+  std::string directory;
+  TestPlugin plugin;
+  TestCompiler compiler;
+};
+
+TEST_F(ExecutableCacheTest, ASecondGetIsAMemoryHit) {
+  auto cache = Make();
+  Use(*cache, 0);
+  Use(*cache, 0);
+  EXPECT_EQ(compiler.requests, 1);
+  EXPECT_EQ(cache->counters().memory_hits, 1);
+  EXPECT_EQ(cache->counters().compiles, 1);
+  EXPECT_EQ(cache->counters().compile_seconds, 0.5);
+  ASSERT_EQ(cache->List().size(), 1u);
+  EXPECT_EQ(cache->List()[0].name, "program0");
+  EXPECT_EQ(cache->List()[0].uses, 2);
+  EXPECT_EQ(cache->List()[0].key, cache->Get(Named(0))->key());
+}
+
+TEST_F(ExecutableCacheTest, ConcurrentCallersShareOneCompile) {
+  auto cache = Make();
+  compiler.Hold(true);
+  std::vector<ExecutablePtr> got(8);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 8; ++i) callers.emplace_back([&, i] { got[i] = cache->Get(Named(0)); });
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_FALSE(got[0]->resolved());
+  EXPECT_EQ(got[0]->loaded(), nullptr);
+  while (!compiler.AnswerNext()) std::this_thread::yield();
+  for (const ExecutablePtr& executable : got) {
+    Await(executable);
+    EXPECT_EQ(executable->loaded(), got[0]->loaded());
+  }
+  EXPECT_EQ(compiler.requests, 1);
+}
+
+TEST_F(ExecutableCacheTest, ANewProcessLoadsFromDisk) {
+  {
+    auto cache = Make();
+    Use(*cache, 0);
+  }
+  auto cache = Make();
+  Use(*cache, 0);
+  EXPECT_EQ(compiler.requests, 1);
+  EXPECT_EQ(cache->counters().disk_hits, 1);
+  EXPECT_EQ(cache->counters().compiles, 0);
+}
+
+TEST_F(ExecutableCacheTest, OptionsAndModuleAreInTheKey) {
+  {
+    auto cache = Make();
+    Use(*cache, 0);
+    Use(*cache, 1);
+    EXPECT_EQ(compiler.requests, 2);
+  }
+  ExecutableCacheOptions options;
+  options.options = "fast";
+  auto cache = Make(options);
+  Use(*cache, 0);
+  EXPECT_EQ(compiler.requests, 3);
+}
+
+TEST_F(ExecutableCacheTest, ADamagedFileIsCompiledAgain) {
+  { Use(*Make(), 0); }
+  ASSERT_EQ(Files().size(), 1u);
+  const fs::path file = Files()[0];
+  const auto size = fs::file_size(file);
+  int64_t compiles = 1;
+  // Truncated at many places, and every byte of the header and many behind it flipped.
+  for (uintmax_t length = 0; length < size; length += 7) {
+    const std::string good = [&] {
+      std::ifstream in(file, std::ios::binary);
+      return std::string(std::istreambuf_iterator<char>(in), {});
+    }();
+    fs::resize_file(file, length);
+    auto cache = Make();
+    Use(*cache, 0);
+    EXPECT_EQ(compiler.requests, ++compiles) << "truncated to " << length;
+    EXPECT_EQ(cache->counters().corrupt_entries, 1);
+    cache.reset();
+    ASSERT_EQ(fs::file_size(file), size);
+    std::string bad = good;
+    bad[length] = static_cast<char>(bad[length] ^ 0x10);
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << bad;
+    Use(*Make(), 0);
+    EXPECT_EQ(compiler.requests, ++compiles) << "flipped at " << length;
+  }
+}
+
+TEST_F(ExecutableCacheTest, DeletingTheDirectoryHarmsNothing) {
+  auto cache = Make();
+  Use(*cache, 0);
+  fs::remove_all(directory);
+  Use(*cache, 0);
+  Use(*cache, 1);
+  EXPECT_EQ(compiler.requests, 2);
+  cache.reset();
+  EXPECT_EQ(Files().size(), 1u);  // the second one, in a new folder
+}
+
+TEST_F(ExecutableCacheTest, TheSizeIsBounded) {
+  ExecutableCacheOptions options;
+  options.disk_bytes_max = 1000;
+  auto cache = Make(options);
+  for (int i = 0; i < 40; ++i) Use(*cache, i);
+  cache.reset();
+  int64_t bytes = 0;
+  for (const fs::path& file : Files()) bytes += static_cast<int64_t>(fs::file_size(file));
+  EXPECT_LE(bytes, 1000);
+  EXPECT_GE(bytes, 500);
+}
+
+TEST_F(ExecutableCacheTest, ADeterministicFailureIsRemembered) {
+  auto cache = Make();
+  compiler.FailNext({absl::StatusCode::kInvalidArgument, ErrorKind::kRuntime, "bad module"}, true);
+  for (int i = 0; i < 3; ++i) {
+    const ExecutablePtr executable = cache->Get(Named(0));
+    Await(executable);
+    EXPECT_EQ(executable->loaded(), nullptr);
+    EXPECT_NE(executable->error().message.find("bad module"), std::string::npos);
+    EXPECT_NE(executable->error().message.find("program0"), std::string::npos);
+    EXPECT_EQ(executable->error().code, absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(compiler.requests, 1);
+  EXPECT_EQ(cache->counters().compile_failures, 1);
+  EXPECT_TRUE(Files().empty());
+}
+
+TEST_F(ExecutableCacheTest, AnAccidentIsTriedAgainAFewTimes) {
+  auto cache = Make();
+  const Error accident{absl::StatusCode::kInternal, ErrorKind::kRuntime, "worker killed"};
+  compiler.FailNext(accident, false);
+  const ExecutablePtr first = cache->Get(Named(0));
+  Await(first);
+  EXPECT_EQ(first->loaded(), nullptr);
+  Use(*cache, 0);
+  EXPECT_NE(first->loaded(), nullptr);  // the same entry
+  for (int i = 0; i < 5; ++i) compiler.FailNext(accident, false);
+  for (int i = 0; i < 5; ++i) Await(cache->Get(Named(1)));
+  EXPECT_EQ(compiler.requests, 2 + 3);
+}
+
+TEST_F(ExecutableCacheTest, APluginThatCannotSerializeCompilesInProcess) {
+  TestPlugin unserializable(1, false, false);
+  unserializable.Register("k0", {{}, nullptr});
+  ExecutableCacheOptions options;
+  options.directory = directory;
+  auto cache = MakeExecutableCache(unserializable, compiler, options);
+  Use(*cache, 0);
+  EXPECT_EQ(compiler.requests, 0);
+  EXPECT_EQ(unserializable.compiles, 1);
+  EXPECT_EQ(cache->counters().compiles, 1);
+  cache.reset();
+  EXPECT_TRUE(Files().empty());
+}
+
+TEST_F(ExecutableCacheTest, ClearDropsWhatNobodyUses) {
+  auto cache = Make();
+  const ExecutablePtr used = cache->Get(Named(0));
+  Await(used);
+  Use(*cache, 1);
+  cache.reset();
+  cache = Make();
+  const ExecutablePtr kept = cache->Get(Named(0));
+  Await(kept);
+  Use(*cache, 1);
+  EXPECT_EQ(cache->Clear(), 2 + 1);  // two files, one entry
+  EXPECT_TRUE(Files().empty());
+  EXPECT_NE(kept->loaded(), nullptr);
+  EXPECT_EQ(cache->List().size(), 1u);
+}
+
+TEST_F(ExecutableCacheTest, TwoDaemonsShareADirectory) {
+  auto one = Make(), other = Make();
+  for (int i = 0; i < 20; ++i) {
+    std::thread here([&] { Use(*one, i); });
+    Use(*other, i);
+    here.join();
+  }
+  one.reset();
+  other.reset();
+  auto third = Make();
+  const int64_t before = compiler.requests;
+  for (int i = 0; i < 20; ++i) Use(*third, i);
+  EXPECT_EQ(compiler.requests, before);
+}
+
+TEST_F(ExecutableCacheTest, AnAnswerAfterTheEndIsDropped) {
+  auto cache = Make();
+  compiler.Hold(true);
+  const ExecutablePtr executable = cache->Get(Named(0));
+  cache.reset();
+  EXPECT_TRUE(compiler.AnswerNext());
+  EXPECT_EQ(executable->loaded(), nullptr);
+}
+
+}  // namespace
+}  // namespace neurond
