@@ -211,7 +211,8 @@ void WorkerPool::Retry(std::unique_ptr<Job> job, const Worker& worker) {
     return;
   }
   const std::string message =
-      Cat("the compiler crashed on program ", job->request.name, ": ", worker.end_text());
+      Cat(worker.crashed_by_itself() ? "the compiler crashed on" : "no compiler worker for",
+          " program ", job->request.name, ": ", worker.end_text());
   Finish(std::move(job), Failure(absl::StatusCode::kInternal, message, worker.crashed_by_itself()));
 }
 

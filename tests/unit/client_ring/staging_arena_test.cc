@@ -43,8 +43,12 @@ TEST(StagingArenaTest, BlocksNeverOverlapAndNothingLeaks) {
       ASSERT_EQ(*block % 64, 0u);
       ASSERT_LE(*block + bytes, kBytes);
       auto next = held.lower_bound(*block);
-      if (next != held.end()) ASSERT_LE(*block + bytes, next->first);
-      if (next != held.begin()) ASSERT_LE(std::prev(next)->first + std::prev(next)->second, *block);
+      if (next != held.end()) {
+        ASSERT_LE(*block + bytes, next->first);
+      }
+      if (next != held.begin()) {
+        ASSERT_LE(std::prev(next)->first + std::prev(next)->second, *block);
+      }
       held.emplace(*block, bytes);
     } else {
       auto victim = std::next(held.begin(), static_cast<long>(random() % held.size()));
