@@ -154,8 +154,8 @@ class Client:
         self.api = api
         self.channel = channel
 
-    def call(self, name: str, **fields):
-        return self.api.call(self.channel, name)(**fields)
+    def call(self, method: str, /, **fields):
+        return self.api.call(self.channel, method)(**fields)
 
     def compile(self, text: str, name: str = "test", **fields):
         return self.call("ProgramService.Compile", name=name, stablehlo_text=text, **fields)
@@ -184,17 +184,17 @@ class Client:
                     chunk = bytes(data[offset : offset + CHUNK_BYTES])
                     yield request(chunk={"tensor": index, "data": chunk})
 
-        outputs, types = [], []
+        outputs, result_types = [], []
         call = self.api.call(self.channel, "ProgramService.ExecuteStream")
         for answer in call(messages(), timeout=120):
             if answer.HasField("start"):
-                types = list(answer.start.outputs)
-                outputs = [bytearray() for _ in types]
+                result_types = list(answer.start.outputs)
+                outputs = [bytearray() for _ in result_types]
             else:
                 outputs[answer.chunk.tensor] += answer.chunk.data
         return [
             np.frombuffer(bytes(data), DTYPES[t.dtype]).reshape(tuple(t.sizes))
-            for data, t in zip(outputs, types, strict=True)
+            for data, t in zip(outputs, result_types, strict=True)
         ]
 
 
