@@ -35,8 +35,8 @@ Values Hardtanh(Op& op) { return {op.Out(op.b.Clamp(Wide(op, 1), Wide(op, 0), Wi
 Values HardtanhBackward(Op& op) {
   Builder& b = op.b;
   const Value grad = Wide(op, 0), x = Wide(op, 1);
-  const Value outside = b.Or(b.Compare("LE", x, Wide(op, 2)), b.Compare("GE", x, Wide(op, 3)));
-  return {op.Out(b.Select(outside, Zero(b, grad), grad))};
+  const Value inside = b.And(b.Compare("GT", x, Wide(op, 2)), b.Compare("LT", x, Wide(op, 3)));
+  return {op.Out(b.Select(inside, grad, Zero(b, grad)))};
 }
 
 Values Threshold(Op& op) {
@@ -96,7 +96,7 @@ Values EluBackward(Op& op) {
     low = b.Mul(b.Mul(b.Mul(b.Mul(grad, input_scale), alpha), scale),
                 b.Unary("exponential", b.Mul(x, input_scale)));
   }
-  return {op.Out(b.Select(b.Compare("LE", x, 0), low, b.Mul(grad, scale)))};
+  return {op.Out(b.Select(b.Compare("GT", x, 0), b.Mul(grad, scale), low))};
 }
 
 // kBeta and kKappa of the tanh form.
@@ -213,8 +213,8 @@ Values HardswishBackward(Op& op) {
   Builder& b = op.b;
   const Value grad = Wide(op, 0), x = Wide(op, 1);
   const Value middle = b.Mul(grad, b.Add(b.Div(x, 3), 0.5));
-  const Value upper = b.Select(b.Compare("LE", x, 3), middle, grad);
-  return {op.Out(b.Select(b.Compare("LT", x, -3), Zero(b, grad), upper))};
+  const Value upper = b.Select(b.Compare("LT", x, 3), middle, grad);
+  return {op.Out(b.Select(b.Compare("LE", x, -3), Zero(b, grad), upper))};
 }
 
 Values Hardshrink(Op& op) {
@@ -235,8 +235,8 @@ Values Softshrink(Op& op) {
 Values ShrinkBackward(Op& op) {
   Builder& b = op.b;
   const Value grad = Wide(op, 0), x = Wide(op, 1);
-  const Value inside = b.Compare("LE", b.Unary("abs", x), Wide(op, 2));
-  return {op.Out(b.Select(inside, Zero(b, grad), grad))};
+  const Value outside = b.Compare("GT", b.Unary("abs", x), Wide(op, 2));
+  return {op.Out(b.Select(outside, grad, Zero(b, grad)))};
 }
 
 Values Mish(Op& op) {

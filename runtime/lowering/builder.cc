@@ -301,6 +301,16 @@ Value Builder::Convert(const Value& a, DType dtype) {
               Cat("stablehlo.convert ", x, " : (", Type(a), ") -> ", Type(dtype, a.sizes)));
 }
 
+Value Builder::RoundTo(const Value& a, DType dtype) {
+  if (!IsFloat(a.dtype) || DTypeBytes(dtype) >= DTypeBytes(a.dtype)) return a;
+  const std::string_view format = dtype == DType::kF16    ? "e5m10"
+                                  : dtype == DType::kBF16 ? "e8m7"
+                                                          : "e8m23";
+  const std::string x = Ref(a);
+  return Line(a.dtype, a.sizes,
+              Cat("stablehlo.reduce_precision ", x, ", format = ", format, " : ", Type(a)));
+}
+
 Value Builder::BitcastConvert(const Value& a, DType dtype, const Sizes& sizes) {
   const std::string x = Ref(a);
   return Line(dtype, sizes,

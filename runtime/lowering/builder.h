@@ -97,6 +97,9 @@ class Builder {
   Value Complex(const Value& re, const Value& im);
   // PyTorch's conversion: to bool is "!= 0", complex to real takes the real part.
   Value Convert(const Value& a, DType dtype);
+  // A float value rounded to the precision and range of `dtype`, kept in its own dtype. Unlike two
+  // conversions, which a plugin may leave out, this always rounds.
+  Value RoundTo(const Value& a, DType dtype);
   Value BitcastConvert(const Value& a, DType dtype, const Sizes& sizes);
 
   // --- shape ---

@@ -22,6 +22,17 @@ Pair Operands(Op& op, int i = 0, int j = 1) {
 
 using Math = std::function<Value(Op& op, const Value& a, const Value& b)>;
 
+// A 0-dim operand of remainder and fmod is rounded to float16 first, unlike elsewhere.
+LowerFn RoundedArithmetic(Math math) {
+  return [math = std::move(math)](Op& op) -> Values {
+    Pair p = Operands(op);
+    if (op.ResultDType() == DType::kF16) {
+      p = {op.b.RoundTo(p.a, DType::kF16), op.b.RoundTo(p.b, DType::kF16)};
+    }
+    return {op.Out(math(op, p.a, p.b))};
+  };
+}
+
 LowerFn Arithmetic(Math math) {
   return [math = std::move(math)](Op& op) -> Values {
     const Pair p = Operands(op);
@@ -100,7 +111,8 @@ Value FloorDivide(Op& op, const Value& a, const Value& d) {
 Value TruncDivide(Op& op, const Value& a, const Value& d) {
   CheckDivisor(op, d);
   const Value q = op.b.Div(a, d);
-  return IsFloat(a.dtype) ? Truncate(op.b, q) : q;
+  // PyTorch rounds the quotient of half types before it truncates.
+  return IsFloat(a.dtype) ? Truncate(op.b, op.b.RoundTo(q, op.ResultDType())) : q;
 }
 
 Values DivMode(Op& op) {
@@ -145,7 +157,12 @@ Values Pow(Op& op) {
   if (op.ResultDType() == DType::kBool) {  // false ** true is the only false one
     return {op.b.Or(p.a, op.b.Not(p.b))};
   }
-  return {op.Out(op.b.Binary("power", p.a, p.b))};
+  Value power = op.b.Binary("power", p.a, p.b);
+  if (op.IsTensor(1) && op.name() == "aten.pow.Tensor_Scalar" && IsFloat(p.a.dtype)) {
+    // A run-time exponent of one half takes the square root too: they differ at -inf.
+    power = op.b.Select(op.b.Compare("EQ", p.b, 0.5), op.b.Unary("sqrt", p.a), power);
+  }
+  return {op.Out(power)};
 }
 
 // NaN of one operand is ignored.
@@ -277,8 +294,8 @@ void RegisterBinary(OpTable& t) {
   add("true_divide", {"Tensor", "Scalar"}, Arithmetic("divide"));
   add("div", {"Tensor_mode", "Scalar_mode"}, DivMode);
   add("floor_divide", {"default", "Scalar"}, Arithmetic(FloorDivide));
-  add("remainder", {"Tensor", "Scalar", "Scalar_Tensor"}, Arithmetic(Remainder));
-  add("fmod", {"Tensor", "Scalar"}, Arithmetic(Fmod));
+  add("remainder", {"Tensor", "Scalar", "Scalar_Tensor"}, RoundedArithmetic(Remainder));
+  add("fmod", {"Tensor", "Scalar"}, RoundedArithmetic(Fmod));
   add("pow", {"Tensor_Tensor", "Tensor_Scalar", "Scalar"}, Pow);
   add("float_power", {"Tensor_Tensor", "Tensor_Scalar", "Scalar"}, Pow);
   add("atan2", {"default"}, Arithmetic("atan2"));

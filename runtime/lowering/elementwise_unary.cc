@@ -142,30 +142,14 @@ void RegisterUnary(OpTable& t) {
     const char* aten;
     const char* hlo;
   } kFloat[] = {
-      {"sin", "sine"},
-      {"cos", "cosine"},
-      {"tan", "tan"},
-      {"tanh", "tanh"},
-      {"exp", "exponential"},
-      {"expm1", "exponential_minus_one"},
-      {"log", "log"},
-      {"log1p", "log_plus_one"},
-      {"sqrt", "sqrt"},
-      {"rsqrt", "rsqrt"},
-      {"sigmoid", "logistic"},
-      {"erf", "chlo.erf"},
-      {"erfc", "chlo.erfc"},
-      {"erfinv", "chlo.erf_inv"},
-      {"lgamma", "chlo.lgamma"},
-      {"digamma", "chlo.digamma"},
-      {"asin", "chlo.asin"},
-      {"acos", "chlo.acos"},
-      {"atan", "chlo.atan"},
-      {"sinh", "chlo.sinh"},
-      {"cosh", "chlo.cosh"},
-      {"asinh", "chlo.asinh"},
-      {"acosh", "chlo.acosh"},
-      {"atanh", "chlo.atanh"},
+      {"sin", "sine"},         {"cos", "cosine"},          {"tan", "tan"},
+      {"tanh", "tanh"},        {"exp", "exponential"},     {"expm1", "exponential_minus_one"},
+      {"log", "log"},          {"log1p", "log_plus_one"},  {"sqrt", "sqrt"},
+      {"rsqrt", "rsqrt"},      {"sigmoid", "logistic"},    {"erf", "chlo.erf"},
+      {"erfc", "chlo.erfc"},   {"erfinv", "chlo.erf_inv"}, {"lgamma", "chlo.lgamma"},
+      {"asin", "chlo.asin"},   {"acos", "chlo.acos"},      {"atan", "chlo.atan"},
+      {"sinh", "chlo.sinh"},   {"cosh", "chlo.cosh"},      {"asinh", "chlo.asinh"},
+      {"acosh", "chlo.acosh"}, {"atanh", "chlo.atanh"},
   };
   for (const auto& row : kFloat) t.Add(Cat("aten.", row.aten, ".default"), FloatOp(row.hlo));
   t.Add("aten.log2.default", FloatOp([](Builder& b, const Value& x) {
@@ -180,6 +164,12 @@ void RegisterUnary(OpTable& t) {
   t.Add("aten.reciprocal.default",
         FloatOp([](Builder& b, const Value& x) { return b.Div(b.Fill(x.dtype, 1, x.sizes), x); }));
   t.Add("aten.sinc.default", FloatOp(Sinc));
+  t.Add("aten.digamma.default", FloatOp([](Builder& b, const Value& x) {
+          // -inf at 0, inf at -0 and at inf, where the polynomial gives NaN.
+          const Value pole = b.Div(b.Fill(x.dtype, -1, x.sizes), x);
+          const Value out = b.Select(b.Compare("EQ", x, 0), pole, b.Unary("chlo.digamma", x));
+          return b.Select(b.Compare("EQ", x, INFINITY), x, out);
+        }));
   t.Add("aten.logit.default", Logit);
   t.Add("aten.floor.default",
         Rounding([](Builder& b, const Value& x) { return b.Unary("floor", x); }));

@@ -17,12 +17,13 @@ std::string OutOfBounds(int dim, int64_t size) {
 }
 
 // int64 `index`, checked against [0, size): negative ones are errors too.
-Value Checked(Op& op, const Value& index, int64_t size, std::string message) {
+Value Checked(Op& op, const Value& index, int64_t size, std::string message,
+              ErrorKind kind = ErrorKind::kIndex) {
   Builder& b = op.b;
   const Value i = b.Convert(index, DType::kI64);
   const Value bad =
       b.Or(b.Compare("LT", i, 0), b.Compare("GE", i, b.Int(DType::kI64, size, i.sizes)));
-  if (i.Elements() > 0) op.Check(ErrorKind::kIndex, std::move(message), bad, i);
+  if (i.Elements() > 0) op.Check(kind, std::move(message), bad, i);
   return i;
 }
 
@@ -123,8 +124,10 @@ bool Sort(Op& op, const Value& x, const Values& indices, Advanced* a) {
   Sizes column = a->batch;
   column.push_back(1);
   for (int64_t d : a->dims) {
-    const Value i = op.CheckedIndex(indices[d], x.dim(static_cast<int>(d)),
-                                    OutOfBounds(static_cast<int>(d), x.dim(static_cast<int>(d))));
+    // PyTorch counts the indexed dimensions only.
+    const int64_t size = x.dim(static_cast<int>(d));
+    const Value i =
+        op.CheckedIndex(indices[d], size, OutOfBounds(static_cast<int>(parts.size()), size));
     parts.push_back(b.Reshape(b.Broadcast(i, a->batch), column));
   }
   a->vectors = b.Concatenate(parts, static_cast<int>(a->batch.size()));
@@ -244,7 +247,8 @@ Values Gather(Op& op) {
     op.Invalid("Index tensor must have the same number of dimensions as input tensor");
     return {x};
   }
-  const Value index = Checked(op, raw, x.dim(dim), OutOfBounds(dim, x.dim(dim)));
+  const Value index =
+      Checked(op, raw, x.dim(dim), OutOfBounds(dim, x.dim(dim)), ErrorKind::kRuntime);
   if (x.Elements() == 0) return {b.Zeros(op.ResultDType(), op.ResultSizes())};
   const Value out =
       b.Gather(x, Coordinates(b, index, dim), FullCoordinates(x.rank()), Sizes(x.rank(), 1));
@@ -270,7 +274,8 @@ ScatterArgs LoadScatter(Op& op, DType dtype) {
     s.empty = true;
     return s;
   }
-  const Value index = Checked(op, raw, s.x.dim(dim), OutOfBounds(dim, s.x.dim(dim)));
+  const Value index =
+      Checked(op, raw, s.x.dim(dim), OutOfBounds(dim, s.x.dim(dim)), ErrorKind::kRuntime);
   s.at = Coordinates(b, index, dim);
   const Value src = b.Convert(op.Tensor(3), dtype);
   if (src.rank() == 0 && (raw.rank() != 1 || raw.Elements() != 1 || !op.IsTensor(3))) {
@@ -360,8 +365,13 @@ Values IndexSelect(Op& op) {
   const Value x = AtLeastOneDim(b, op.Tensor(0));
   const int dim = op.DimArg(1, x.rank());
   const Value raw = op.Tensor(2);
-  const Value index =
-      Checked(op, b.Reshape(raw, {raw.Elements()}), x.dim(dim), "index out of range in self");
+  // PyTorch's kernel for the second dimension has its own words.
+  const bool second = dim == 1 && x.rank() > 1;
+  const Value index = Checked(
+      op, b.Reshape(raw, {raw.Elements()}), x.dim(dim),
+      second ? Cat("INDICES element is out of DATA bounds, id={value} axis_dim=", x.dim(dim))
+             : "index out of range in self",
+      second ? ErrorKind::kRuntime : ErrorKind::kIndex);
   Sizes slice = x.sizes;
   slice[dim] = 1;
   if (index.Elements() == 0 || x.Elements() == 0)
@@ -375,13 +385,13 @@ struct SliceUpdate {
   bool empty = false;
 };
 
-SliceUpdate LoadSlices(Op& op, std::string message) {
+SliceUpdate LoadSlices(Op& op, std::string message, ErrorKind kind) {
   Builder& b = op.b;
   SliceUpdate s;
   s.x = AtLeastOneDim(b, op.Tensor(0));
   s.dim = op.DimArg(1, s.x.rank());
   const Value raw = op.Tensor(2);
-  s.index = Checked(op, b.Reshape(raw, {raw.Elements()}), s.x.dim(s.dim), std::move(message));
+  s.index = Checked(op, b.Reshape(raw, {raw.Elements()}), s.x.dim(s.dim), std::move(message), kind);
   Sizes sizes = s.x.sizes;
   sizes[s.dim] = s.index.Elements();
   const Value source = b.Convert(op.Tensor(3), s.x.dtype);
@@ -394,7 +404,11 @@ SliceUpdate LoadSlices(Op& op, std::string message) {
 // (self, dim, index, source, alpha)
 Values IndexAdd(Op& op) {
   Builder& b = op.b;
-  SliceUpdate s = LoadSlices(op, "index out of range in self");
+  const Value self = op.Tensor(0);
+  const int dim = op.DimArg(1, self.rank());
+  SliceUpdate s = self.rank() > 1
+                      ? LoadSlices(op, OutOfBounds(dim, self.dim(dim)), ErrorKind::kRuntime)
+                      : LoadSlices(op, "index out of range in self", ErrorKind::kIndex);
   if (s.empty) return Finish(op, s.x);
   if (op.Has(4) && !(op.IsNumber(4) && op.Double(4) == 1)) {
     s.source = b.Mul(s.source, op.Operand(op.Tensor(4), s.x.dtype, s.x.dtype, s.source.sizes));
@@ -403,9 +417,10 @@ Values IndexAdd(Op& op) {
 }
 
 Values IndexCopy(Op& op) {
+  const Value self = op.Tensor(0);
+  const int dim = op.DimArg(1, self.rank());
   const SliceUpdate s =
-      LoadSlices(op, Cat("index_copy_(): index {value} is out of bounds for dimension ", op.Int(1),
-                         " with size ", op.Tensor(0).dim(op.DimArg(1, op.Tensor(0).rank()))));
+      LoadSlices(op, Cat("index_copy_(): ", OutOfBounds(dim, self.dim(dim))), ErrorKind::kIndex);
   if (s.empty) return Finish(op, s.x);
   return Finish(op, ScatterInto(op, s.x, s.index, s.source, SliceDims(s.x.rank(), s.dim), false));
 }
@@ -448,9 +463,7 @@ Values MaskedScatter(Op& op) {
   const Value ones = b.Reshape(b.Convert(mask, DType::kI64), {n});
   const Value rank = RunningSum(b, ones, 0);
   const Value total = b.Reshape(b.Slice(rank, {n - 1}, {n}, {1}), {});
-  op.Check(ErrorKind::kRuntime,
-           "masked_scatter: expected self and source to have same dtypes but got fewer source "
-           "elements than true mask elements",
+  op.Check(ErrorKind::kRuntime, "Number of elements of source < number of ones in mask",
            b.Compare("GT", total, static_cast<double>(m)), total);
   if (m == 0) return {x};
   const Value at = b.Reshape(b.Max(b.Sub(rank, 1), b.Int(DType::kI64, 0, {n})), {n, 1});
@@ -464,9 +477,9 @@ Values Take(Op& op) {
   Builder& b = op.b;
   const Value x = op.Tensor(0), raw = op.Tensor(1);
   const int64_t n = x.Elements();
-  const Value index =
-      op.CheckedIndex(b.Reshape(raw, {raw.Elements(), 1}), n,
-                      "out of range: tried to access index {value} on a tensor of this size");
+  const Value index = op.CheckedIndex(
+      b.Reshape(raw, {raw.Elements(), 1}), n,
+      Cat("out of range: tried to access index {value} on a tensor of ", n, " elements."));
   if (raw.Elements() == 0 || n == 0) return {b.Zeros(op.ResultDType(), op.ResultSizes())};
   return {b.Reshape(b.Gather(b.Reshape(x, {n}), index, {{}, {0}, {0}, 1}, {1}), op.ResultSizes())};
 }
@@ -476,9 +489,9 @@ Values Put(Op& op) {
   Builder& b = op.b;
   const Value x = op.Tensor(0), raw = op.Tensor(1);
   const int64_t n = x.Elements(), k = raw.Elements();
-  const Value index =
-      op.CheckedIndex(b.Reshape(raw, {k, 1}), n,
-                      "out of range: tried to access index {value} on a tensor of this size");
+  const Value index = op.CheckedIndex(
+      b.Reshape(raw, {k, 1}), n,
+      Cat("out of range: tried to access index {value} on a tensor of ", n, " elements."));
   if (k == 0 || n == 0) return {x};
   const Value source = b.Reshape(b.Convert(op.Tensor(2), x.dtype), {k});
   return {b.Reshape(
