@@ -1,4 +1,5 @@
-// Where a user's daemon listens: part of the contract between client and daemon. Header-only, free of dependencies.
+// Where a user's daemon listens: part of the contract between client and daemon. Header-only, free
+// of dependencies.
 //
 // Thread-safety: functions over the environment and the file system.
 
@@ -26,8 +27,8 @@ inline std::string DefaultSocketDirectory() {
 
 inline std::string DefaultSocketPath() { return DefaultSocketDirectory() + "/neurond.sock"; }
 
-// Makes the directory if it is missing. What is wrong with it, or empty if it is ours and closed to others: whoever can
-// write there could put his own daemon in the way.
+// Makes the directory if it is missing. What is wrong with it, or empty if it is ours and closed to
+// others: whoever can write there could put his own daemon in the way.
 inline std::string PrivateDirectoryProblem(const std::string& directory) {
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     return "cannot make the directory " + directory + ": " + std::strerror(errno);

@@ -160,7 +160,8 @@ std::vector<std::string> WorkerPool::WorkerArguments() const {
                                         plugin.path,     "--keep-directory", plugin.keep_directory};
   for (const auto& [name, value] : plugin.options) {
     arguments.push_back("--plugin-option");
-    // Executables are compiled for one device and run on any.
+    // Executables are compiled for one device and run on any. The number of threads stays what the
+    // daemon's plugin sees (no PJRT_NPROC=1 here): XLA's CPU compiler builds it into the code.
     const bool count = name == "cpu_device_count" || name == "devices";
     arguments.push_back(name + "=" + (count ? "1" : value));
   }

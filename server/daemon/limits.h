@@ -3,6 +3,7 @@
 #ifndef NEUROND_SERVER_DAEMON_LIMITS_H_
 #define NEUROND_SERVER_DAEMON_LIMITS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace neurond {
@@ -18,6 +19,10 @@ inline constexpr uint64_t kDrainTickMs = 20;
 inline constexpr int kGrpcDrainMs = 2'000;
 // A drain that still hangs then is ended by the kernel (SIGALRM).
 inline constexpr unsigned kDrainHardSeconds = 12;
+
+// A log file of --log-file, and how many of them are kept when it is full.
+inline constexpr size_t kLogFileBytesMax = 16 << 20;
+inline constexpr size_t kLogFiles = 3;
 
 }  // namespace neurond
 

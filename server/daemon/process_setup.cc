@@ -12,13 +12,9 @@
 #include <cstring>
 
 #include "runtime/base/text.h"
+#include "server/daemon/limits.h"
 
 namespace neurond {
-namespace {
-constexpr size_t kLogFileBytesMax = 16 << 20;
-constexpr size_t kLogFiles = 3;
-}  // namespace
-
 void Detach() {
   const pid_t pid = fork();
   if (pid > 0) _exit(0);

@@ -1,4 +1,6 @@
 // Fd: a file descriptor that is closed when its owner ends.
+//
+// Thread-safety: none; movable.
 
 #ifndef NEUROND_SERVER_RING_FD_H_
 #define NEUROND_SERVER_RING_FD_H_
