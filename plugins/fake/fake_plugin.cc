@@ -1,9 +1,10 @@
 #include "plugins/fake/fake_plugin.h"
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
-#include <thread>
+#include <mutex>
 #include <utility>
 
 #include "plugins/fake/fake_executable.h"
@@ -88,7 +89,13 @@ absl::StatusOr<MemoryCharge> FakePlugin::Charge(int device, int64_t bytes) {
 
 absl::Status FakePlugin::Blocking(FaultPoint point, std::string_view name) {
   const Fault fault = script_.Next(point, name);
-  if (fault.slow_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(fault.slow_ms));
+  if (fault.slow_ms > 0) {
+    // Without a lock of its own: any number of callers may be slow at once.
+    std::mutex mutex;
+    std::unique_lock<std::mutex> lock(mutex);
+    std::condition_variable never;
+    never.wait_for(lock, std::chrono::milliseconds(fault.slow_ms), [] { return false; });
+  }
   if (fault.crash) std::abort();
   return fault.error.ToStatus();
 }

@@ -148,8 +148,9 @@ HloType HloScanner::Type() {
     type.sizes.push_back(size);
   }
   if (!ok()) return type;
-  const std::string name =
-      Take("complex<") ? Cat("complex<", Word(), Take(">") ? ">" : "") : Word();
+  const bool is_complex = Take("complex<");
+  std::string name = Word();
+  if (is_complex) name = Cat("complex<", name, Take(">") ? ">" : "");
   type.dtype = FromHloName(name);
   if (!IsValid(type.dtype)) Refuse(Cat("element type '", name, "'"));
   if (!Take(">")) Refuse("dynamic sizes and encodings of tensor types");

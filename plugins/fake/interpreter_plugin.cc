@@ -8,12 +8,12 @@
 #include "plugins/fake/hlo_module.h"
 #include "plugins/fake/interpreter.h"
 #include "plugins/fake/interpreter_buffer.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/text.h"
 
 namespace neurond::fake {
 namespace {
 
-constexpr int kDevicesMax = 127;                 // torch's device index is an int8
 constexpr std::string_view kMagic = "fakexla1";  // changes with the meaning of what follows
 
 // FNV-1a: guards against accidents only.
@@ -126,9 +126,9 @@ std::shared_ptr<Block> Block::Allocate(int64_t bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<Plugin>> InterpreterPlugin::Create(int device_count) {
-  if (device_count < 1 || device_count > kDevicesMax) {
+  if (device_count < 1 || device_count > kPluginDevicesMax) {
     return absl::InvalidArgumentError(
-        Cat("devices = ", device_count, ", expected 1 to ", kDevicesMax));
+        Cat("devices = ", device_count, ", expected 1 to ", kPluginDevicesMax));
   }
   return std::unique_ptr<Plugin>(new InterpreterPlugin(device_count));
 }

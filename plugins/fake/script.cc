@@ -10,13 +10,13 @@
 #include <sstream>
 #include <utility>
 
+#include "runtime/base/limits.h"
 #include "runtime/base/text.h"
 
 namespace neurond::fake {
 namespace {
 
 constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
-constexpr int64_t kSlowMsMax = 600'000;  // a script with a typo must not hang a test run for days
 
 std::optional<FaultPoint> PointNamed(std::string_view word) {
   constexpr std::pair<std::string_view, FaultPoint> kPoints[] = {
@@ -65,7 +65,7 @@ std::string Rest(std::string_view line) {
 absl::Status ParseAction(std::string_view action, std::string_view line, Fault& fault) {
   if (action == "slow") {
     const auto ms = ToInt(Rest(line));
-    if (!ms || *ms > kSlowMsMax) return absl::InvalidArgumentError("slow needs milliseconds");
+    if (!ms || *ms > kScriptSlowMsMax) return absl::InvalidArgumentError("slow needs milliseconds");
     fault.slow_ms = static_cast<int>(*ms);
     return absl::OkStatus();
   }

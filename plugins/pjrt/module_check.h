@@ -1,10 +1,10 @@
 // Refuses StableHLO text that is known to end the process inside XLA instead of failing to compile.
 //
-// * An elementwise program over 2^37 elements divides by zero in the CPU compiler: types above 2^36
-// elements are refused.
+// * An elementwise program over 2^37 elements divides by zero in the CPU compiler: types above
+//   kElementsMax are refused.
+// * A collective waits 40 s for its other participants and then aborts. An Executable runs on one
+//   device, so one with more than one participant is UNIMPLEMENTED.
 // * A huge index in a convolution's dimension numbers throws inside the MLIR parser.
-// * A collective with more than one participant waits 40 s for the others and then aborts:
-// Executables run on one device.
 //
 // This guards against accidents, not attacks (bytecode is not looked into): untrusted modules
 // belong in a worker process.

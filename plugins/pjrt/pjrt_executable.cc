@@ -1,5 +1,7 @@
 #include "plugins/pjrt/pjrt_executable.h"
 
+#include <sys/mman.h>
+
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -13,6 +15,9 @@ namespace {
 // Most programs of an eager session fit: no allocation for the argument lists.
 constexpr size_t kInlineArguments = 16;
 constexpr size_t kInlineOutputs = 8;
+
+// From here on a run costs more than the question whether the host has that much memory.
+constexpr int64_t kWorthAProbeBytes = int64_t{64} << 20;
 
 using IndexList = absl::InlinedVector<int64_t, kInlineArguments>;
 using BufferList = absl::InlinedVector<PJRT_Buffer*, kInlineArguments>;
@@ -82,7 +87,22 @@ void PjrtExecutable::ReadMemory(PJRT_Executable* executable) {
   stats.executable = executable;
   if (api_.TakeError(api_->PJRT_Executable_GetCompiledMemoryStats(&stats)).ok()) {
     temporary_bytes_ = stats.temp_size_in_bytes;
+    allocated_bytes_ = temporary_bytes_ - stats.alias_size_in_bytes;
   }
+  for (const Output& output : outputs_) {
+    allocated_bytes_ += output.elements * DTypeBytes(output.dtype);
+  }
+}
+
+bool PjrtExecutable::HasRoom() const {
+  if (allocated_bytes_ < kWorthAProbeBytes) return true;
+  // A mapping that is never touched: the kernel says what it would say to the plugin's allocator.
+  const auto bytes = static_cast<size_t>(allocated_bytes_);
+  void* probe =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, 0);
+  if (probe == MAP_FAILED) return false;
+  munmap(probe, bytes);
+  return true;
 }
 
 absl::StatusOr<ExecuteResult> PjrtExecutable::Execute(int device,
@@ -99,9 +119,12 @@ absl::StatusOr<ExecuteResult> PjrtExecutable::Execute(int device,
   }
   BufferList inputs(arguments.size());
   IndexList kept;
+  // XLA's CPU client takes donated arguments before it allocates results, and does not give them
+  // back when that fails. So a run that will fail donates nothing.
+  const bool may_donate = HasRoom();
   for (size_t i = 0; i < arguments.size(); ++i) {
     inputs[i] = static_cast<PjrtBuffer*>(arguments[i])->pjrt();
-    if (!donate[i]) kept.push_back(static_cast<int64_t>(i));
+    if (!donate[i] || !may_donate) kept.push_back(static_cast<int64_t>(i));
   }
   OutputList results(outputs_.size());
 

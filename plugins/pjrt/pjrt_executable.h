@@ -44,12 +44,16 @@ class PjrtExecutable final : public LoadedExecutable {
       : api_(api), devices_(devices), executable_(executable) {}
   absl::Status ReadOutputs(PJRT_Executable* executable);
   void ReadMemory(PJRT_Executable* executable);
+  // False if the run will probably fail for want of memory.
+  bool HasRoom() const;
 
   const PjrtApi& api_;
   const std::span<PJRT_Device* const> devices_;
   PJRT_LoadedExecutable* const executable_;
   std::vector<Output> outputs_;
   int64_t temporary_bytes_ = 0;
+  int64_t allocated_bytes_ =
+      0;  // by one run that donates: results without an alias, and temporaries
 };
 
 }  // namespace neurond::pjrt

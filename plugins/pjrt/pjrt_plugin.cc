@@ -19,11 +19,10 @@
 #include "plugins/pjrt/module_check.h"
 #include "plugins/pjrt/pjrt_buffer.h"
 #include "plugins/pjrt/pjrt_executable.h"
+#include "runtime/base/limits.h"
 
 namespace neurond::pjrt {
 namespace {
-
-constexpr size_t kDevicesMax = 127;  // torch's device index is an int8
 
 PJRT_NamedValue ToNamedValue(const std::string& name, const std::string& value) {
   NEUROND_PJRT_ARGS(PJRT_NamedValue, result);
@@ -119,10 +118,10 @@ absl::Status PjrtPlugin::ListDevices() {
   absl::Status status = api_.Take(api_->PJRT_Client_PlatformName(&platform));
   if (status.ok()) status = api_.Take(api_->PJRT_Client_AddressableDevices(&devices));
   if (!status.ok()) return status;
-  if (devices.num_addressable_devices == 0 || devices.num_addressable_devices > kDevicesMax) {
-    return absl::FailedPreconditionError(absl::StrCat(library_path_, " has ",
-                                                      devices.num_addressable_devices,
-                                                      " devices, expected 1 to ", kDevicesMax));
+  if (devices.num_addressable_devices == 0 || devices.num_addressable_devices > kPluginDevicesMax) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(library_path_, " has ", devices.num_addressable_devices,
+                     " devices, expected 1 to ", kPluginDevicesMax));
   }
   const std::string name =
       absl::AsciiStrToLower(absl::string_view(platform.platform_name, platform.platform_name_size));

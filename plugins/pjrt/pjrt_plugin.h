@@ -1,10 +1,10 @@
 // PjrtPlugin: any vendor's PJRT C-API library as a Plugin.
 //
-// What it must work around, each seen on a real library, is said where it is done: memory_check,
-// compile options that may not be empty, zero-copy that depends on alignment, parse errors that
-// come as UNKNOWN. Two things are left to the caller, because a call cannot see them: a PJRT
-// Execute checks byte sizes only, so dtypes and shapes are checked above; and it blocks from about
-// the 32nd computation in flight on a device, so a Device's gate lets in fewer.
+// What it must work around, each seen on a real library, is said where it is done: modules
+// that end the process, compile options that may not be empty, zero-copy that depends on alignment,
+// parse errors that come as UNKNOWN. Two things are left to the caller, because a call cannot see
+// them: a PJRT Execute checks byte sizes only, so dtypes and shapes are checked above; and it
+// blocks from about the 32nd computation in flight on a device, so a Device's gate lets in fewer.
 //
 // Lifetime: outlives its buffers and executables. The library itself is never unloaded.
 // Thread-safety: as Plugin says.

@@ -78,6 +78,7 @@ CPP_BANS = (
             "server/daemon/",  # the hard exit after a drain that did not end
             "server/compiler/worker",  # a worker's own end
             "client/ring/starter.cc",  # between fork and exec
+            "plugins/fake/",  # a scripted crash
             "plugins/fake/",  # a script's compiler crash
         ),
     ),
