@@ -75,8 +75,9 @@ void Commands::PrintDevices(const google::protobuf::RepeatedPtrField<v1::Device>
   for (const v1::Device& device : devices) {
     const v1::DeviceCounters& c = device.counters();
     table.Add({std::to_string(device.index()), device.name(), device.platform(),
-               Bytes(device.memory_bytes()), Bytes(c.granted_bytes()), Bytes(c.physical_bytes()),
-               Count(c.executes()), Count(c.inflight()), Count(c.gate_waits())});
+               device.memory_bytes() == 0 ? "-" : Bytes(device.memory_bytes()),
+               Bytes(c.granted_bytes()), Bytes(c.physical_bytes()), Count(c.executes()),
+               Count(c.inflight()), Count(c.gate_waits())});
   }
   table.Print(std::cout, options_.colour);
   std::cout.flush();
