@@ -1,13 +1,13 @@
 #include "client/torch/csrc/fallback.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/Generator.h>
 #include <ATen/native/CPUFallback.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
-#include "client/torch/csrc/generator.h"
+#include "client/torch/csrc/buffer.h"
+#include "client/torch/csrc/host_generator.h"
 
 namespace neurond::shim {
 namespace {
@@ -20,14 +20,52 @@ bool Strict() {
   return strict;
 }
 
-// A CPU generator that continues the device generator's stream, which moves on by one.
-at::Generator HostGenerator(const at::Generator& generator) {
-  auto* ours = static_cast<NeuronGenerator*>(generator.unsafeGetGeneratorImpl());
-  std::lock_guard<std::mutex> lock(ours->mutex_);
-  const uint64_t seed = ours->current_seed() * 0x9e3779b97f4a7c15 + ours->get_offset();
-  ours->set_offset(ours->get_offset() + 1);
-  return at::detail::createCPUGenerator(seed);
-}
+// Gives a random op a generator of the CPU that follows the device's; the arguments' own where they
+// name one.
+class HostRandom {
+ public:
+  HostRandom(const OpInfo& info, torch::jit::Stack* stack)
+      : keep_(NeedsDefault(info), Seed(info, stack)) {}
+
+ private:
+  static bool IsRandom(const OpInfo& info) {
+    return info.op.hasTag(at::Tag::nondeterministic_seeded);
+  }
+  static bool HasGenerator(const OpInfo& info) {
+    return std::find(info.args.begin(), info.args.end(), ArgKind::kGenerator) != info.args.end();
+  }
+  static bool NeedsDefault(const OpInfo& info) { return IsRandom(info) && !HasGenerator(info); }
+
+  static std::optional<uint64_t> Seed(const OpInfo& info, torch::jit::Stack* stack) {
+    if (!IsRandom(info)) {
+      return std::nullopt;
+    }
+    int device = CurrentDevice();
+    const size_t first = stack->size() - info.args.size();
+    for (size_t i = first; i < stack->size(); ++i) {
+      const c10::IValue& value = (*stack)[i];
+      if (value.isTensor() && value.toTensor().defined() && value.toTensor().is_privateuseone()) {
+        device = value.toTensor().device().index();
+        break;
+      }
+    }
+    for (size_t i = 0; i < info.args.size(); ++i) {
+      c10::IValue& value = (*stack)[first + i];
+      if (info.args[i] != ArgKind::kGenerator) {
+        continue;
+      }
+      const at::Generator given =
+          value.isGenerator() ? value.toGenerator() : DefaultGenerator(device);
+      if (given.device().is_privateuseone()) {
+        value = at::detail::createCPUGenerator(HostSeed(given));
+      }
+    }
+    return NeedsDefault(info) ? std::optional<uint64_t>(HostSeed(DefaultGenerator(device)))
+                              : std::nullopt;
+  }
+
+  KeepCpuGenerator keep_;
+};
 
 }  // namespace
 
@@ -39,14 +77,7 @@ void RunOnCpu(const OpInfo& info, torch::jit::Stack* stack, std::string_view rea
   if (!info.warned_fallback.exchange(true)) {
     TORCH_WARN("neuron: ", info.name, " runs on the CPU: ", reason);
   }
-  const size_t first = stack->size() - info.args.size();
-  for (size_t i = 0; i < info.args.size(); ++i) {
-    c10::IValue& value = (*stack)[first + i];
-    if (info.args[i] == ArgKind::kGenerator && value.isGenerator() &&
-        value.toGenerator().device().is_privateuseone()) {
-      value = HostGenerator(value.toGenerator());
-    }
-  }
+  const HostRandom random(info, stack);
   at::native::cpu_fallback(info.op, stack);
 }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "client/torch/csrc/host_generator.h"
 #include "client/torch/csrc/limits.h"
 #include "client/torch/csrc/tensor.h"
 
@@ -236,33 +237,6 @@ class Twin {
   size_t next_ = 0;
 };
 
-// Saves and restores the default CPU generator around ops that draw from it without an argument.
-class KeepCpuGenerator {
- public:
-  explicit KeepCpuGenerator(bool keep) : keep_(keep) {
-    if (keep_) {
-      std::lock_guard<std::mutex> lock(Default().mutex());
-      state_ = Default().get_state();
-    }
-  }
-  ~KeepCpuGenerator() {
-    if (keep_) {
-      std::lock_guard<std::mutex> lock(Default().mutex());
-      Default().set_state(state_);
-    }
-  }
-  KeepCpuGenerator(const KeepCpuGenerator&) = delete;
-  KeepCpuGenerator& operator=(const KeepCpuGenerator&) = delete;
-
- private:
-  static at::Generator& Default() {
-    static auto* generator = new at::Generator(at::detail::getDefaultCPUGenerator());
-    return *generator;
-  }
-  bool keep_;
-  at::Tensor state_;
-};
-
 }  // namespace
 
 Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::Stack& stack) {
@@ -283,7 +257,7 @@ Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::S
            c10::DispatchKey::Functionalize, c10::DispatchKey::FuncTorchDynamicLayerFrontMode,
            c10::DispatchKey::FuncTorchDynamicLayerBackMode, c10::DispatchKey::FuncTorchBatched,
            c10::DispatchKey::FuncTorchGradWrapper}));
-  const KeepCpuGenerator keep(info.op.hasTag(at::Tag::nondeterministic_seeded));
+  const KeepCpuGenerator keep(info.op.hasTag(at::Tag::nondeterministic_seeded), std::nullopt);
   Twin twin(call, windows);
   torch::jit::Stack arguments = twin.Arguments(info, stack);
   info.op.callBoxed(arguments);

@@ -25,10 +25,20 @@ class Stream(torch.Stream):
         return event
 
 
-class Event(torch.Event):
+class _EventType(type):
+    def __instancecheck__(cls, event):
+        return isinstance(event, torch.Event) and event.device.type == "neuron"
+
+
+class Event(metaclass=_EventType):
+    """A torch.Event of this device. torch.Event refuses subclasses of itself in elapsed_time."""
+
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
-        return super().__new__(
-            cls, "neuron", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
+        return torch.Event(
+            "neuron",
+            enable_timing=enable_timing,
+            blocking=blocking,
+            interprocess=interprocess,
         )
 
 
