@@ -436,7 +436,8 @@ class _Attempt:
             )
         if dtypes.number_of(value.dtype) != dtype:
             value = torch.ops.prims.convert_element_type.default(value, dtypes.TO_TORCH[dtype])
-        self.builder.create(self.recorder.ref(value), strides)
+        if 0 not in sizes:  # a tensor without elements has no Buffer
+            self.builder.create(self.recorder.ref(value), strides)
         return ("new", dtype, tuple(sizes), tuple(strides))
 
 
