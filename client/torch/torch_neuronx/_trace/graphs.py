@@ -320,5 +320,6 @@ class _Binding:
         value = node.meta["val"]
         sizes = self._sizes(value)
         strides = dense_strides(sizes, [self._int(s) for s in value.stride()])
-        self.builder.create(self.refs[node], strides)
+        if 0 not in sizes:  # a tensor without elements has no Buffer
+            self.builder.create(self.refs[node], strides)
         return ("new", dtypes.number_of(value.dtype), sizes, strides)
