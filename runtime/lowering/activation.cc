@@ -213,7 +213,7 @@ Values HardswishBackward(Op& op) {
   Builder& b = op.b;
   const Value grad = Wide(op, 0), x = Wide(op, 1);
   const Value middle = b.Mul(grad, b.Add(b.Div(x, 3), 0.5));
-  const Value upper = b.Select(b.Compare("LT", x, 3), middle, grad);
+  const Value upper = b.Select(b.Compare("GE", x, 3), grad, middle);
   return {op.Out(b.Select(b.Compare("LE", x, -3), Zero(b, grad), upper))};
 }
 

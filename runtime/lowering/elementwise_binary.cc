@@ -153,12 +153,15 @@ bool PowByNumber(Builder& b, const Value& x, double e, Value* out) {
 Values Pow(Op& op) {
   const Pair p = Operands(op);
   Value out;
-  if (op.IsNumber(1) && PowByNumber(op.b, p.a, op.Double(1), &out)) return {op.Out(out)};
+  if (op.IsNumber(1) && !(op.Double(1) == 0.5 && op.ResultDType() == DType::kF16) &&
+      PowByNumber(op.b, p.a, op.Double(1), &out))
+    return {op.Out(out)};
   if (op.ResultDType() == DType::kBool) {  // false ** true is the only false one
     return {op.b.Or(p.a, op.b.Not(p.b))};
   }
   Value power = op.b.Binary("power", p.a, p.b);
-  if (op.IsTensor(1) && op.name() == "aten.pow.Tensor_Scalar" && IsFloat(p.a.dtype)) {
+  if (op.IsTensor(1) && op.name() == "aten.pow.Tensor_Scalar" && IsFloat(p.a.dtype) &&
+      op.ResultDType() != DType::kF16) {
     // A run-time exponent of one half takes the square root too: they differ at -inf.
     power = op.b.Select(op.b.Compare("EQ", p.b, 0.5), op.b.Unary("sqrt", p.a), power);
   }
