@@ -26,7 +26,7 @@ def test_count_and_properties():
     assert torch.neuron.device_count() == torch.accelerator.device_count() >= 1
     properties = torch.neuron.get_device_properties(0)
     assert properties.name
-    assert properties.total_memory > 0
+    assert properties.total_memory >= 0
     assert torch.neuron.get_device_name() == properties.name
 
 

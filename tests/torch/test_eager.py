@@ -157,6 +157,11 @@ def test_equal():
     assert not torch.equal(x, x + 1)
 
 
+def test_an_empty_range_is_no_rule_for_others():
+    for n in (0, 5, 0, 3):
+        same(torch.arange(n, device="neuron"), torch.arange(n))
+
+
 def test_factories():
     same(torch.arange(1, 10, 3, device="neuron"), torch.arange(1, 10, 3))
     same(torch.full((2, 3), 7, device="neuron"), torch.full((2, 3), 7))

@@ -74,11 +74,29 @@ def test_parameters_keep_their_last_values_after_a_failed_step():
     assert w.cpu().tolist() == [1.0, 1.0, 1.0]
 
 
-def test_out_of_memory_raises_at_the_call_and_does_not_stick():
-    free, total = torch.neuron.mem_get_info()
-    with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
-        torch.empty(total * 2, dtype=torch.uint8, device="neuron")
-    assert torch.ones(3, device="neuron").sum().item() == 3.0
+OUT_OF_MEMORY = """
+import torch
+free, total = torch.neuron.mem_get_info()
+assert total == 64 << 20, total
+kept = torch.ones(4 << 20, device="neuron")
+try:
+    torch.empty(16 << 20, device="neuron")
+except torch.OutOfMemoryError as e:
+    assert "Tried to allocate 64.00 MiB" in str(e), e
+else:
+    raise SystemExit("no error")
+try:
+    torch.cat([kept] * 8)
+except torch.OutOfMemoryError as e:
+    assert "Tried to allocate 128.00 MiB" in str(e), e
+else:
+    raise SystemExit("no error")
+assert (kept + 1).sum().item() == 8 << 20
+"""
+
+
+def test_out_of_memory_raises_at_the_call_and_does_not_stick(run_python):
+    run_python(OUT_OF_MEMORY, NEURON_RT_DAEMON_ARGS=f"--device-memory-bytes {64 << 20}")
 
 
 def test_strict_switch_forbids_the_cpu(run_python):

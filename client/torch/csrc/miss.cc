@@ -131,6 +131,24 @@ bool IsEmptyCall(const OpInfo& info, const Call& call, const Reference& referenc
   return info.any_written ? call.slots.empty() : any_new;
 }
 
+// Ops whose output size is a matter of values: what the CPU made of zeros says nothing. Indexing is
+// one of them only with a mask.
+bool DependsOnData(const OpInfo& info, const Call& call) {
+  if (!info.op.hasTag(at::Tag::dynamic_output_shape)) {
+    return false;
+  }
+  if (!info.indexes_from_host) {
+    return true;
+  }
+  for (size_t i = 1; i < call.tensors.size(); ++i) {
+    const auto dtype = call.tensors[i].tensor->scalar_type();
+    if (dtype == c10::ScalarType::Bool || dtype == c10::ScalarType::Byte) {
+      return true;
+    }
+  }
+  return false;
+}
+
 class Resolver {
  public:
   Resolver(const OpInfo& info, const Link& link, const Call& call, uint64_t hash,
@@ -152,11 +170,14 @@ class Resolver {
     }
     Misses().reference_runs.fetch_add(1);
     const Reference reference = RunReference(info_, call_, stack_);
+    if (DependsOnData(info_, call_)) {
+      return Refused(info_, link_, call_, hash_, "the size of its result depends on data");
+    }
     if (!reference.resizes.empty()) {
       Entry entry = Blank(link_, call_, hash_);
       entry.kind = Entry::Kind::kResize;
       entry.resizes = reference.resizes;
-      return EntryTable::Get().Insert(std::move(entry));
+      return InsertByValue(std::move(entry));
     }
     if (reference.plain_values) {
       return Refused(info_, link_, call_, hash_, "it returns a value to the host");
@@ -169,7 +190,7 @@ class Resolver {
       Entry entry = Blank(link_, call_, hash_);
       entry.kind = Entry::Kind::kProgram;
       entry.returns = reference.returns;
-      return EntryTable::Get().Insert(std::move(entry));
+      return InsertByValue(std::move(entry));
     }
     Misses().traces.fetch_add(1);
     const std::vector<int32_t> statics =
@@ -196,6 +217,28 @@ class Resolver {
     entry.program = program;
     Misses().lookups_known.fetch_add(1);
     return EntryTable::Get().Insert(std::move(entry));
+  }
+
+  // An entry made from sizes that the CPU gave for this call's numbers: it holds for these values
+  // only.
+  const Entry* InsertByValue(Entry entry) {
+    if (call_.scalars.empty() || level1_ != nullptr) {
+      return EntryTable::Get().Insert(std::move(entry));
+    }
+    Entry names = Blank(link_, call_, hash_);
+    names.kind = Entry::Kind::kStatic;
+    Call second;
+    second.key = call_.key;
+    second.scalars = call_.scalars;
+    for (size_t i = 0; i < call_.scalars.size(); ++i) {
+      names.statics.push_back(static_cast<int32_t>(i));
+    }
+    second.AddStaticValues(names.statics);
+    entry.statics = names.statics;
+    entry.key.assign(second.key.begin(), second.key.end());
+    entry.hash = second.Hash();
+    EntryTable::Get().Insert(std::move(entry));
+    return EntryTable::Get().Insert(std::move(names));
   }
 
   const Entry* Accept(TraceAnswer answer, const Reference& reference) {

@@ -58,6 +58,16 @@ ArgKind KindOf(const c10::Argument& arg) {
 
 // Ops whose failure depends on values (zeros would raise or be meaningless), or without a CPU
 // kernel.
+bool Divides(std::string_view name) {
+  for (const std::string_view word : {"divide", "::div", "::fmod", "::remainder", "::gcd", "::lcm",
+                                      "::_foreach_div", "::__idiv__"}) {
+    if (name.find(word) != std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool SkipsReference(std::string_view name) {
   static constexpr std::string_view kPrefixes[] = {
       "aten::linalg_",
@@ -112,6 +122,7 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle) : op(handle), id(next_id.fetch
       name.starts_with("aten::") || name.starts_with("prims::") || name.starts_with("neuron::");
   is_graph = name == "neuron::run_graph";
   skip_reference = SkipsReference(name);
+  divides = Divides(name);
   indexes_from_host = IndexesFromHost(name);
 }
 

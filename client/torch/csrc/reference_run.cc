@@ -5,7 +5,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/full.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -119,10 +119,11 @@ void CheckWrites(const OpInfo& info, const Call& call, const torch::jit::Stack& 
 
 class Twin {
  public:
-  Twin(const Call& call, const std::vector<Window>& windows) : call_(call) {
+  // Contents are zeros; where the op divides, bytes of one: no integer is zero then.
+  Twin(const OpInfo& info, const Call& call, const std::vector<Window>& windows) : call_(call) {
     for (const Window& window : windows) {
-      storages_.push_back(
-          at::zeros({window.end - window.begin}, at::TensorOptions(at::kByte).device(at::kCPU)));
+      storages_.push_back(at::full({window.end - window.begin}, info.divides ? 1 : 0,
+                                   at::TensorOptions(at::kByte).device(at::kCPU)));
     }
     for (const TensorArg& arg : call.tensors) {
       tensors_.push_back(Make(arg, windows));
@@ -258,7 +259,7 @@ Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::S
            c10::DispatchKey::FuncTorchDynamicLayerBackMode, c10::DispatchKey::FuncTorchBatched,
            c10::DispatchKey::FuncTorchGradWrapper}));
   const KeepCpuGenerator keep(info.op.hasTag(at::Tag::nondeterministic_seeded), std::nullopt);
-  Twin twin(call, windows);
+  Twin twin(info, call, windows);
   torch::jit::Stack arguments = twin.Arguments(info, stack);
   info.op.callBoxed(arguments);
   twin.Read(arguments, &reference);
