@@ -65,6 +65,10 @@ absl::Status CheckElements(DType dtype, int64_t elements) {
   return absl::OkStatus();
 }
 
+// XLA's CPU compiler drops NaN in minimum and maximum unless told not to; PyTorch and StableHLO
+// keep it.
+constexpr absl::string_view kCpuOptions = "xla_cpu_enable_fast_min_max=false";
+
 PjrtBuffer& AsPjrt(DeviceBuffer& buffer) { return static_cast<PjrtBuffer&>(buffer); }
 
 }  // namespace
@@ -150,7 +154,7 @@ std::string PjrtPlugin::fingerprint() const {
       spdlog::warn("no executable can be cached: {}", std::string(hash.status().message()));
       hash = absl::StrCat("unreadable-", getpid(), "-", time(nullptr));  // meets nobody's entry
     }
-    fingerprint_ = absl::StrCat("pjrt-", api_.version(), "-", *hash);
+    fingerprint_ = absl::StrCat("pjrt-", api_.version(), "-", *hash, "-", kCpuOptions);
   });
   return fingerprint_;
 }
@@ -164,7 +168,9 @@ absl::Status PjrtPlugin::CheckDevice(int device) const {
 absl::StatusOr<PJRT_LoadedExecutable*> PjrtPlugin::CompileToPjrt(const std::string& module,
                                                                  const std::string& options) {
   if (absl::Status status = CheckModule(module); !status.ok()) return status;
-  absl::StatusOr<std::string> bytes = SerializeCompileOptions(options);
+  const bool cpu = device_count() > 0 && traits(0).platform == "cpu";
+  absl::StatusOr<std::string> bytes =
+      SerializeCompileOptions(cpu ? absl::StrCat(kCpuOptions, ",", options) : options);
   if (!bytes.ok()) return bytes.status();
   constexpr absl::string_view kFormat = "mlir";
   NEUROND_PJRT_ARGS(PJRT_Program, program);

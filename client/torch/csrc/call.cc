@@ -244,7 +244,7 @@ void Builder::Plain(const c10::IValue& value) {
     const c10::Device device = value.toDevice();
     key.push_back(Word(kTagDevice, static_cast<uint64_t>(device.type())));
     if (device.is_privateuseone() && call_.device < 0) {
-      call_.device = device.index() < 0 ? CurrentDevice() : device.index();
+      call_.device = device.has_index() ? device.index() : CurrentDevice();
     }
   } else if (value.isGenerator()) {
     key.push_back(Word(kTagGenerator));

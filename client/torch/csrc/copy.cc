@@ -169,7 +169,7 @@ at::Scalar LocalScalar(const at::Tensor& self) {
 bool SameDevice(const at::Tensor& self, std::optional<c10::Device> device) {
   return !device.has_value() ||
          (device->is_privateuseone() &&
-          (device->index() < 0 ? CurrentDevice() : device->index()) == self.device().index());
+          (device->has_index() ? device->index() : CurrentDevice()) == self.device().index());
 }
 
 // On one device a conversion is one program; anything else is torch's own empty + copy_.

@@ -17,7 +17,7 @@ namespace {
 c10::Device At(int index) {
   return {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index)};
 }
-int IndexOf(c10::Device device) { return device.index() < 0 ? CurrentDevice() : device.index(); }
+int IndexOf(c10::Device device) { return device.has_index() ? device.index() : CurrentDevice(); }
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:

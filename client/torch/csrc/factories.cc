@@ -72,7 +72,7 @@ Options Resolve(std::optional<c10::ScalarType> dtype, std::optional<c10::Layout>
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
   const c10::Device at = c10::device_or_default(device);
   TORCH_CHECK(at.is_privateuseone(), "neuron: expected a neuron device, got ", at);
-  return {c10::dtype_or_default(dtype), at.index() < 0 ? CurrentDevice() : at.index()};
+  return {c10::dtype_or_default(dtype), at.has_index() ? at.index() : CurrentDevice()};
 }
 
 int64_t IntegerMax(c10::ScalarType dtype) {

@@ -49,6 +49,12 @@ def is_initialized() -> bool:
     return _C.is_connected()
 
 
+def __getattr__(name: str):
+    if name == "_initialized":  # torch.utils.checkpoint keeps the random state only if this is set
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def init() -> None:
     """Connects to the daemon, starting it if none runs."""
     _C.device_count()
