@@ -83,6 +83,15 @@ absl::Status Daemon::Start(int inherited_fd) {
   return StartFrontEnds();
 }
 
+// Bytes of each device where the plugin does not say: devices that are host memory share four
+// fifths of the machine's, so that filling them all leaves the host alive. 0: unbounded.
+static int64_t DefaultDeviceMemory(const Plugin& plugin) {
+  const int devices = plugin.device_count();
+  if (devices == 0 || plugin.traits(0).memory_bytes > 0 || !plugin.traits(0).host_memory) return 0;
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page_bytes > 0 ? pages * page_bytes / 5 * 4 / devices : 0;
+}
+
 absl::Status Daemon::MakePluginAndDevices() {
   if (config_.plugin_kind == "pjrt" && config_.plugin.empty()) {
     return absl::FailedPreconditionError(
@@ -91,8 +100,9 @@ absl::Status Daemon::MakePluginAndDevices() {
   absl::StatusOr<std::unique_ptr<Plugin>> plugin = MakePlugin(MakePluginConfig(config_));
   if (!plugin.ok()) return plugin.status();
   plugin_ = *std::move(plugin);
-  devices_ = std::make_unique<DeviceSet>(*plugin_, config_.device_inflight_max,
-                                         config_.device_memory_bytes);
+  const int64_t memory_bytes =
+      config_.device_memory_bytes > 0 ? config_.device_memory_bytes : DefaultDeviceMemory(*plugin_);
+  devices_ = std::make_unique<DeviceSet>(*plugin_, config_.device_inflight_max, memory_bytes);
   return absl::OkStatus();
 }
 
