@@ -47,6 +47,27 @@ module @jit_f attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 :
 """
 
 
+# A loop of `limit` steps that no compiler can shorten, about 2 ns a step. The matmul makes XLA run
+# it on a thread of its own; what it takes for cheap runs inside the call, where nothing can be cut.
+SLOW = """
+func.func @main(%limit: tensor<i64>, %m: tensor<64x64xf32>) -> (tensor<i64>, tensor<64x64xf32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i64>
+  %one = stablehlo.constant dense<1> : tensor<i64>
+  %0:2 = stablehlo.while(%i = %zero, %x = %limit) : tensor<i64>, tensor<i64>
+    cond { %c = stablehlo.compare LT, %i, %limit : (tensor<i64>, tensor<i64>) -> tensor<i1>
+           stablehlo.return %c : tensor<i1> }
+    do { %n = stablehlo.add %i, %one : tensor<i64>
+         %square = stablehlo.multiply %x, %x : tensor<i64>
+         %y = stablehlo.add %square, %n : tensor<i64>
+         stablehlo.return %n, %y : tensor<i64>, tensor<i64> }
+  %mm = stablehlo.dot_general %m, %m, contracting_dims = [1] x [0]
+      : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  return %0#1, %mm : tensor<i64>, tensor<64x64xf32>
+}
+"""
+SLOW_INPUTS = (np.array(1_000_000_000), np.zeros((64, 64), np.float32))
+
+
 def negate(shape: str, kind: str) -> str:
     t = f"tensor<{shape}{kind}>"
     return f"func.func @main(%a: {t}) -> {t} {{ %0 = stablehlo.negate %a : {t}\n return %0 : {t} }}"
@@ -290,21 +311,77 @@ def test_over_tcp_one_may_execute_but_not_stop(api, daemon):
         assert daemon.process.poll() is None
 
 
-def test_a_drain_lets_a_call_end_or_cuts_it_off(api, home):
-    own = home / "drain"
-    own.mkdir()
-    daemon = Daemon(own)
-    try:
-        with daemon.channel() as channel:
-            client = Client(api, channel)
-            watching = client.call("DeviceService.WatchDevices")
-            next(watching)
-            daemon.process.terminate()
-            with pytest.raises(grpc.RpcError) as error:
-                for _ in watching:
-                    pass
-            assert error.value.code() == grpc.StatusCode.UNAVAILABLE
-        assert daemon.process.wait(timeout=30) == 0
-        assert not daemon.grpc_socket.exists()
-    finally:
-        daemon.end()
+@pytest.fixture
+def own_daemon(home):
+    """A daemon whose device a test may leave busy."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="own-", dir=home))
+    daemon = Daemon(path)
+    yield daemon
+    daemon.end()
+
+
+def sessions(daemon) -> list[dict]:
+    return daemon.stats()["sessions"]
+
+
+def test_a_call_that_passes_its_deadline_leaves_no_session(api, own_daemon):
+    with own_daemon.channel() as channel:
+        client = Client(api, channel)
+        program = client.compile(SLOW).program_id
+        code, _ = refused(lambda: client.execute(program, *SLOW_INPUTS, timeout=0.2))
+        assert code == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert eventually(lambda: not sessions(own_daemon))
+        # The device still works; what comes after waits for it and is right.
+        x = np.arange(4, dtype=np.float32)
+        (result,) = client.execute(client.compile(negate("4x", "f32")).program_id, x)
+        np.testing.assert_array_equal(result, -x)
+
+
+def test_an_operator_closes_the_session_of_a_call(api, own_daemon):
+    with own_daemon.channel() as channel, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        client = Client(api, channel)
+        program = client.compile(SLOW, name="slow").program_id
+        call = pool.submit(lambda: refused(lambda: client.execute(program, *SLOW_INPUTS)))
+        assert eventually(lambda: [s["tag"] for s in sessions(own_daemon)] == ["grpc slow"])
+        (session,) = sessions(own_daemon)
+        assert own_daemon.ctl("sessions", "close", str(session["id"])).returncode == 0
+        code, text = call.result(timeout=30)
+        assert code == grpc.StatusCode.ABORTED
+        assert "closed by an operator" in text
+        assert not sessions(own_daemon)
+
+
+def test_a_drain_ends_watchers_and_cuts_off_long_calls(api, own_daemon):
+    with own_daemon.channel() as channel, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        client = Client(api, channel)
+        program = client.compile(SLOW).program_id
+        watching = client.call("DeviceService.WatchDevices")
+        next(watching)
+        call = pool.submit(lambda: refused(lambda: client.execute(program, *SLOW_INPUTS)))
+        assert eventually(lambda: sessions(own_daemon))
+        own_daemon.process.terminate()
+        with pytest.raises(grpc.RpcError) as error:
+            for _ in watching:
+                pass
+        assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+        code, _ = call.result(timeout=30)
+        assert code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    own_daemon.process.wait(timeout=60)
+    assert not own_daemon.grpc_socket.exists()
+
+
+def test_an_idle_daemon_ends_cleanly(own_daemon):
+    own_daemon.process.terminate()
+    assert own_daemon.process.wait(timeout=30) == 0
+    assert not own_daemon.grpc_socket.exists()
+
+
+@pytest.mark.xfail(reason="the daemon takes its parts down under a program that still runs")
+def test_a_daemon_with_a_busy_device_ends_cleanly(api, own_daemon):
+    with own_daemon.channel() as channel, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        client = Client(api, channel)
+        program = client.compile(SLOW).program_id
+        pool.submit(lambda: refused(lambda: client.execute(program, *SLOW_INPUTS)))
+        assert eventually(lambda: sessions(own_daemon))
+        own_daemon.process.terminate()
+    assert own_daemon.process.wait(timeout=60) == 0

@@ -7,13 +7,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <future>
-#include <latch>
 #include <thread>
 
 #include "client/cpp/channel.h"
 #include "client/cpp/remote_client.h"
-#include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/unit/grpc/test_daemon.h"
 
 namespace neurond {
@@ -21,8 +18,6 @@ namespace {
 
 using client::ExecuteOptions;
 using client::RemoteClient;
-using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 using ::testing::HasSubstr;
 
 constexpr char kMatmul[] = R"(module @matmul {
@@ -32,19 +27,10 @@ constexpr char kMatmul[] = R"(module @matmul {
   }
 })";
 
-// A loop of `limit` steps: as slow as a test wants.
-constexpr char kSlow[] = R"(module @slow {
-  func.func public @main(%limit: tensor<i64>) -> tensor<i64> {
-    %zero = stablehlo.constant dense<0> : tensor<i64>
-    %one = stablehlo.constant dense<1> : tensor<i64>
-    %0 = stablehlo.while(%i = %zero) : tensor<i64>
-      cond { %c = stablehlo.compare LT, %i, %limit : (tensor<i64>, tensor<i64>) -> tensor<i1>
-             stablehlo.return %c : tensor<i1> }
-      do { %n = stablehlo.add %i, %one : tensor<i64>
-           stablehlo.return %n : tensor<i64> }
-    return %0 : tensor<i64>
-  }
-})";
+constexpr char kNegate[] =
+    "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { %0 = stablehlo.negate %a : "
+    "tensor<2xf32>\n"
+    "return %0 : tensor<2xf32> }";
 
 template <typename T>
 v1::Tensor Make(v1::DType dtype, std::vector<int64_t> sizes, const std::vector<T>& values) {
@@ -182,7 +168,7 @@ TEST_F(GrpcServerTest, AModuleThatDoesNotCompileSaysWhy) {
       "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %b : tensor<2xf32> }");
   EXPECT_FALSE(program.ok());
   EXPECT_THAT(std::string(program.status().message()), HasSubstr("broken: "));
-  EXPECT_THAT(std::string(program.status().message()), HasSubstr("%b"));
+  EXPECT_THAT(std::string(program.status().message()), HasSubstr("undeclared SSA value"));
 }
 
 TEST_F(GrpcServerTest, LargeTensorsTravelInChunks) {
@@ -247,38 +233,6 @@ TEST_F(GrpcServerTest, ConcurrentClientsGetTheirOwnResults) {
   EXPECT_EQ(right, 160);
 }
 
-TEST_F(GrpcServerTest, ACallThatPassesItsDeadlineEndsAndLeavesNoSession) {
-  const v1::CompileResponse program = Compiled(kSlow);
-  const auto results =
-      client_->Execute(program, {Make<int64_t>(v1::DTYPE_I64, {}, {30'000'000})},
-                       ExecuteOptions{.device = 0, .words = {}, .timeout = milliseconds(50)});
-  EXPECT_EQ(results.status().code(), absl::StatusCode::kDeadlineExceeded) << results.status();
-  const auto until = steady_clock::now() + std::chrono::seconds(60);
-  while (daemon_->sessions().size() > 0 && steady_clock::now() < until) std::this_thread::yield();
-  EXPECT_EQ(daemon_->sessions().size(), 0);
-}
-
-TEST_F(GrpcServerTest, ASessionOfACallIsListedAndCanBeClosed) {
-  const v1::CompileResponse program = Compiled(kSlow);
-  auto call = std::async(std::launch::async, [&] {
-    return client_->Execute(program, {Make<int64_t>(v1::DTYPE_I64, {}, {3'000'000'000})});
-  });
-  v1::ListSessionsResponse sessions;
-  while (sessions.sessions_size() == 0) {
-    grpc::ClientContext context;
-    ASSERT_TRUE(device_stub_->ListSessions(&context, {}, &sessions).ok());
-  }
-  EXPECT_EQ(sessions.sessions(0).tag(), "grpc test");
-  grpc::ClientContext context;
-  v1::CloseSessionRequest request;
-  request.set_session_id(sessions.sessions(0).id());
-  v1::CloseSessionResponse response;
-  EXPECT_TRUE(device_stub_->CloseSession(&context, request, &response).ok());
-  const auto results = call.get();
-  EXPECT_EQ(results.status().code(), absl::StatusCode::kAborted) << results.status();
-  EXPECT_THAT(std::string(results.status().message()), HasSubstr("closed by an operator"));
-}
-
 TEST_F(GrpcServerTest, ListsDevicesInfoAndCounters) {
   const auto devices = client_->Devices();
   ASSERT_TRUE(devices.ok());
@@ -300,7 +254,7 @@ TEST_F(GrpcServerTest, ListsDevicesInfoAndCounters) {
 
 TEST_F(GrpcServerTest, ExecutablesAreListedByPagesInKeyOrder) {
   Compiled(kMatmul);
-  Compiled(kSlow);
+  Compiled(kNegate);
   std::vector<std::string> keys;
   v1::ListExecutablesRequest request;
   request.set_page_size(1);
@@ -341,37 +295,6 @@ TEST_F(GrpcServerTest, ASecondServerOnTheSamePortIsRefused) {
   const auto second = StartGrpcServer(daemon_->state(), options);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(daemon_->tcp_address()));
-}
-
-TEST_F(GrpcServerTest, ADrainEndsWatchersAndRunningCallsByItsDeadline) {
-  TestDaemon daemon(Config());
-  auto channel = client::OpenChannel(daemon.unix_address());
-  const auto health = grpc::health::v1::Health::NewStub(channel);
-  grpc::health::v1::HealthCheckResponse healthy;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(health->Check(&context, {}, &healthy).ok());
-    EXPECT_EQ(healthy.status(), grpc::health::v1::HealthCheckResponse::SERVING);
-  }
-  const auto stub = v1::DeviceService::NewStub(channel);
-  grpc::ClientContext watch_context;
-  const auto watch = stub->WatchDevices(&watch_context, {});
-  v1::WatchDevicesResponse devices;
-  ASSERT_TRUE(watch->Read(&devices));
-  EXPECT_EQ(devices.devices_size(), 2);
-  auto client = RemoteClient::Connect(daemon.unix_address());
-  const auto program = (*client)->CompileModule("slow", kSlow);
-  ASSERT_TRUE(program.ok()) << program.status();
-  auto call = std::async(std::launch::async, [&] {
-    return (*client)->Execute(*program, {Make<int64_t>(v1::DTYPE_I64, {}, {1'000'000'000})});
-  });
-  while (daemon.sessions().size() == 0) std::this_thread::yield();
-  const auto begin = steady_clock::now();
-  daemon.server().Shutdown(milliseconds(300));
-  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(5));
-  EXPECT_FALSE(watch->Read(&devices));
-  EXPECT_FALSE(call.get().ok());
-  EXPECT_EQ(daemon.sessions().size(), 0);
 }
 
 }  // namespace
