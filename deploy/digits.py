@@ -206,7 +206,7 @@ def show_cache() -> None:
         f"  {cache['entries']} programs in memory; {cache['disk_entries']} on disk,"
         f" {cache['disk_bytes'] / 2**20:.1f} MiB; compiled this time: {cache['compiles']}"
     )
-    print(f"  list them: {NEURONCTL.relative_to(ROOT)} cache list", flush=True)
+    print(f"  list them: {NEURONCTL} cache list", flush=True)
 
 
 def verdict(device: torch.device, runs: list[Run], matmul_good: bool) -> bool:
