@@ -150,10 +150,9 @@ bool SessionImpl::MayDonate(const Command& command, size_t parameter) const {
   const VersionPtr& version = command.inputs[parameter];
   const Version& next = *command.outputs[program.program.created.size() + written];
   const int ours = 1 + (next.previous == version ? 1 : 0);
-  if (version.use_count() != ours || version->content.use_count() != 1) return false;
-  // A reader on another thread that dropped its reference has done so before this.
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return true;
+  // Only completion threads drop references meanwhile, each when it is done with the content: a
+  // count that is too high only costs a copy.
+  return version.use_count() == ours && version->content.use_count() == 1;
 }
 
 bool SessionImpl::RunExecute(Command* command) {

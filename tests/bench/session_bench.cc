@@ -7,12 +7,19 @@
 //   BM_SessionInPlace    a += b, donated
 //   BM_SessionWords      a += word, the same word each time
 //   BM_SessionRead       64 bytes back to the host
+//
+// The minimum of many short runs is what counts: it is the one that nothing else on the machine got
+// between.
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <memory>
+#include <vector>
 
 #include "plugins/registry/registry.h"
 #include "runtime/session/session.h"
@@ -93,6 +100,12 @@ Program AddWord() {
   return program;
 }
 
+void Shortest(benchmark::internal::Benchmark* bench) {
+  bench->Iterations(100)->Repetitions(100)->ReportAggregatesOnly()->ComputeStatistics(
+      "min",
+      [](const std::vector<double>& runs) { return *std::min_element(runs.begin(), runs.end()); });
+}
+
 struct Host {
   static std::unique_ptr<Plugin> Load() {
     PluginConfig config;
@@ -171,7 +184,7 @@ void BM_PluginExecute(benchmark::State& state) {
     benchmark::DoNotOptimize(result);
   }
 }
-BENCHMARK(BM_PluginExecute);
+BENCHMARK(BM_PluginExecute)->Apply(Shortest);
 
 void BM_SessionExecute(benchmark::State& state) {
   Host& host = Shared();
@@ -188,7 +201,7 @@ void BM_SessionExecute(benchmark::State& state) {
     host.session->Free(output).IgnoreError();
   }
 }
-BENCHMARK(BM_SessionExecute);
+BENCHMARK(BM_SessionExecute)->Apply(Shortest);
 
 void RunInPlace(benchmark::State& state, Program program) {
   Host& host = Shared();
@@ -205,9 +218,9 @@ void RunInPlace(benchmark::State& state, Program program) {
   if (host.session->unreported() != 0) state.SkipWithError("a program failed");
 }
 void BM_SessionInPlace(benchmark::State& state) { RunInPlace(state, AddInPlace()); }
-BENCHMARK(BM_SessionInPlace);
+BENCHMARK(BM_SessionInPlace)->Apply(Shortest);
 void BM_SessionWords(benchmark::State& state) { RunInPlace(state, AddWord()); }
-BENCHMARK(BM_SessionWords);
+BENCHMARK(BM_SessionWords)->Apply(Shortest);
 
 void BM_SessionRead(benchmark::State& state) {
   Host& host = Shared();
@@ -223,7 +236,7 @@ void BM_SessionRead(benchmark::State& state) {
     }
   }
 }
-BENCHMARK(BM_SessionRead);
+BENCHMARK(BM_SessionRead)->Apply(Shortest);
 
 }  // namespace
 }  // namespace neurond
