@@ -26,8 +26,8 @@ struct DaemonConfig {
   std::vector<std::string> plugin_options;  // "name=value"
   int devices = 0;                          // 0: 4 for the CPU plugin, else what the plugin has
   std::string script_file;                  // plugin kind "fake"
-  int64_t device_memory_bytes =
-      0;  // per device; 0: what the plugin says, else a share of the host's
+  // Per device; 0: what the plugin says, else a share of the host's.
+  int64_t device_memory_bytes = 0;
   int device_inflight_max = 4;
 
   std::optional<std::string>

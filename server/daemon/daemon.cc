@@ -41,6 +41,15 @@ PluginConfig MakePluginConfig(const DaemonConfig& config) {
   return plugin;
 }
 
+// Bytes of each device where the plugin does not say: devices that are host memory share four
+// fifths of the machine's, so that filling them all leaves the host alive. 0: unbounded.
+int64_t DefaultDeviceMemory(const Plugin& plugin) {
+  const int devices = plugin.device_count();
+  if (devices == 0 || plugin.traits(0).memory_bytes > 0 || !plugin.traits(0).host_memory) return 0;
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page_bytes > 0 ? pages * page_bytes / 5 * 4 / devices : 0;
+}
+
 void CloseHandle(uv_handle_t* handle) {
   if (handle->loop != nullptr && !uv_is_closing(handle)) uv_close(handle, nullptr);
 }
@@ -81,15 +90,6 @@ absl::Status Daemon::Start(int inherited_fd) {
   if (absl::Status status = MakeCompilerAndCaches(); !status.ok()) return status;
   FillState();
   return StartFrontEnds();
-}
-
-// Bytes of each device where the plugin does not say: devices that are host memory share four
-// fifths of the machine's, so that filling them all leaves the host alive. 0: unbounded.
-static int64_t DefaultDeviceMemory(const Plugin& plugin) {
-  const int devices = plugin.device_count();
-  if (devices == 0 || plugin.traits(0).memory_bytes > 0 || !plugin.traits(0).host_memory) return 0;
-  const int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-  return pages > 0 && page_bytes > 0 ? pages * page_bytes / 5 * 4 / devices : 0;
 }
 
 absl::Status Daemon::MakePluginAndDevices() {
@@ -254,6 +254,13 @@ void Daemon::OnIdleTimer() {
   }
 }
 
+bool Daemon::DevicesBusy() {
+  for (int i = 0; i < devices_->size(); ++i) {
+    if (devices_->at(i).counters().inflight > 0) return true;
+  }
+  return false;
+}
+
 void Daemon::Finish() {
   if (finished_) return;
   finished_ = true;
@@ -284,6 +291,13 @@ int RunDaemon(DaemonConfig config) {
     _exit(1);
   }
   daemon.Run();
+  if (daemon.DevicesBusy()) {
+    // A device still computes into memory that teardown would free; the process's end frees it as
+    // well.
+    spdlog::info("ended while a program was running");
+    spdlog::shutdown();
+    _exit(0);
+  }
   spdlog::info("ended");
   return 0;
 }

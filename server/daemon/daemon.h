@@ -44,6 +44,8 @@ class Daemon {
   // `inherited_fd`: the listening ring socket, or -1.
   absl::Status Start(int inherited_fd);
   void Run();
+  // A device has work that did not end; after Run() only.
+  bool DevicesBusy();
 
  private:
   absl::Status MakePluginAndDevices();
