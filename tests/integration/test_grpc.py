@@ -376,7 +376,6 @@ def test_an_idle_daemon_ends_cleanly(own_daemon):
     assert not own_daemon.grpc_socket.exists()
 
 
-@pytest.mark.xfail(reason="the daemon takes its parts down under a program that still runs")
 def test_a_daemon_with_a_busy_device_ends_cleanly(api, own_daemon):
     with own_daemon.channel() as channel, concurrent.futures.ThreadPoolExecutor(1) as pool:
         client = Client(api, channel)
