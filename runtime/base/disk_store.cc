@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kCompressionLevel = 1;  // executables shrink 3x at any level; this one costs least
-constexpr auto kTemporaryAgeMax = std::chrono::hours(1);
+constexpr auto kAbandonedAfter = std::chrono::hours(1);
 
 class Fd {
  public:
@@ -223,7 +223,7 @@ void DiskStore::ScanLocked(bool evict) {
       if (name.ends_with(suffix_)) {
         files.push_back({touched, size, file->path()});
         bytes += size;
-      } else if (name.ends_with(".tmp") && now - touched > kTemporaryAgeMax) {
+      } else if (name.ends_with(".tmp") && now - touched > kAbandonedAfter) {
         fs::remove(file->path(), gone);  // a writer died
       }
     }

@@ -21,7 +21,7 @@ absl::StatusOr<DeviceBufferPtr> WordsCache::Get(Device& device, std::span<const 
     return device.plugin().Upload(device.index(), DType::kI64, static_cast<int64_t>(words.size()),
                                   words.data());
   };
-  if (words.size() > kWordsMax) return upload();
+  if (words.size() > kCachedWords) return upload();
   Entry& entry = entries_[Mix(words) % kEntries];
   if (entry.buffer != nullptr && entry.device == &device &&
       std::equal(words.begin(), words.end(), entry.words.begin(), entry.words.end())) {

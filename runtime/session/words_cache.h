@@ -24,7 +24,7 @@ class WordsCache {
 
  private:
   static constexpr size_t kEntries = 64;  // a training step has some dozens of distinct scalar sets
-  static constexpr size_t kWordsMax = 16;  // longer ones hold offsets that rarely repeat
+  static constexpr size_t kCachedWords = 16;  // longer ones hold offsets that rarely repeat
   struct Entry {
     const Device* device = nullptr;
     absl::InlinedVector<int64_t, 4> words;
