@@ -82,7 +82,7 @@ std::string StatsJson(const DaemonState& state) {
   for (const SessionCounters& c : state.sessions->List())
     json["sessions"].push_back(SessionJson(c));
   json["programs"] = ProgramsJson(state.programs->counters());
-  json["cache"] = CacheJson(state.cache->counters());
+  json["executables"] = CacheJson(state.cache->counters());
   // Names and tags come from clients: bytes that are not UTF-8 are replaced, never an exception.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
