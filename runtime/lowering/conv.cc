@@ -28,7 +28,7 @@ Sizes PerDimension(Op& op, int i, int n) {
     list.assign(n, 1);
   }
   for (int64_t& v : list) {
-    if (v < 0 || v > (int64_t{1} << 31)) {
+    if (v < 0 || v > (int64_t{1} << 20)) {
       op.Invalid(Cat("argument ", i, " holds ", v));
       v = 1;
     }

@@ -327,7 +327,12 @@ void RegisterBinary(OpTable& t) {
         return LogAddExp(op, a, b, std::numbers::ln2);
       }));
   add("heaviside", {"default"}, Arithmetic(Heaviside));
-  add("nextafter", {"default"}, Arithmetic("chlo.next_after"));
+  add("nextafter", {"default"}, Arithmetic([](Op& op, const Value& x, const Value& y) {
+        Builder& b = op.b;
+        const Value nan = b.Fill(x.dtype, NAN, x.sizes);
+        const Value next = b.Binary("chlo.next_after", x, y);
+        return b.Select(b.Or(b.IsNan(x), b.IsNan(y)), nan, next);
+      }));
   add("lerp", {"Scalar", "Tensor"}, Lerp);
   add("addcmul", {"default"}, AddC("multiply"));
   add("addcdiv", {"default"}, AddC("divide"));

@@ -1,6 +1,7 @@
 // Unary elementwise ops. Float functions compute in float32 beside float16 and bfloat16, as
 // PyTorch's CPU kernels do.
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "runtime/base/text.h"
@@ -135,6 +136,30 @@ Values Logit(Op& op) {
   return {op.Out(b.Unary("log", b.Div(x, b.Sub(b.Fill(x.dtype, 1, x.sizes), x))))};
 }
 
+// 0, pi or NaN of a real number; the angle of a complex one.
+Values Angle(Op& op) {
+  Builder& b = op.b;
+  const Value x = op.Tensor(0);
+  if (IsComplex(x.dtype)) {
+    const DType part = RealOf(x.dtype);
+    return {op.Out(b.Binary("atan2", b.UnaryTo("imag", x, part), b.UnaryTo("real", x, part)))};
+  }
+  const Value wide = b.Convert(x, op.ResultDType());
+  const Value negative =
+      b.Select(b.Compare("LT", wide, 0), b.Fill(wide.dtype, std::numbers::pi, wide.sizes),
+               b.Zeros(wide.dtype, wide.sizes));
+  return {b.Select(b.IsNan(wide), wide, negative)};
+}
+
+// polygamma(n, x)
+Values Polygamma(Op& op) {
+  Builder& b = op.b;
+  const Value x = b.Convert(op.Tensor(1), OpMath(op.ResultDType()));
+  const int64_t n = op.Int(0);
+  if (n == 0) return {op.Out(b.Unary("chlo.digamma", x))};
+  return {op.Out(b.Binary("chlo.polygamma", b.Fill(x.dtype, static_cast<double>(n), x.sizes), x))};
+}
+
 }  // namespace
 
 void RegisterUnary(OpTable& t) {
@@ -203,6 +228,10 @@ void RegisterUnary(OpTable& t) {
   t.Add("aten.logical_not.default", LogicalNot);
   t.Add("aten.bitwise_not.default", BitwiseNot);
   t.Add("aten.nan_to_num.default", NanToNum);
+  t.Add("aten.angle.default", Angle);
+  t.Add("aten.polygamma.default", Polygamma);
+  t.Add("prims.bessel_i1e.default", FloatOp("chlo.bessel_i1e"));
+  t.Add("aten.special_i1e.default", FloatOp("chlo.bessel_i1e"));
 }
 
 }  // namespace neurond::lowering

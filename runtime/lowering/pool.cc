@@ -47,10 +47,10 @@ bool Load(Op& op, const Value& x, const Sizes& out, int n, int first, int dilati
   p->padding = PerDimension(op, first + 2, n, Sizes(n, 0));
   p->dilation = dilation < 0 ? Sizes(n, 1) : PerDimension(op, dilation, n, Sizes(n, 1));
   for (int d = 0; d < n; ++d) {
-    const int64_t most = int64_t{1} << 31;
+    const int64_t most = int64_t{1} << 20;
     if (p->kernel[d] <= 0 || p->stride[d] <= 0 || p->dilation[d] <= 0 || p->padding[d] < 0 ||
-        p->kernel[d] > most || p->stride[d] > most || p->dilation[d] > most ||
-        p->padding[d] > most) {
+        p->kernel[d] > most || out[p->first + d] > most || p->stride[d] > most ||
+        p->dilation[d] > most || p->padding[d] > most) {
       op.Invalid("kernel, stride, padding or dilation");
       return false;
     }
@@ -324,6 +324,10 @@ LowerFn AdaptiveAvg(int n, bool backward) {
     }
     if (x.Elements() == 0) return {op.b.Zeros(op.ResultDType(), sizes)};
     for (int d = x.rank() - n; d < x.rank(); ++d) {
+      if (x.dim(d) > (1 << 20) || sizes[d] > (1 << 20)) {
+        op.Unimplemented("windows over this many elements");
+        return {x};
+      }
       const int64_t in = backward ? sizes[d] : x.dim(d), out = backward ? x.dim(d) : sizes[d];
       x = AlongDim(op, x, d, Averages(op.b, x.dtype, in, out), backward);
     }

@@ -28,20 +28,6 @@ Value Barrier(Builder& b, const Value& x) {
                 Cat("stablehlo.optimization_barrier ", ref, " : ", Builder::Type(x)));
 }
 
-// dims moved to the end and joined: [kept..., n].
-Value JoinReduced(Builder& b, const Value& x, const Sizes& dims, Sizes* kept) {
-  Sizes permutation;
-  for (int d = 0; d < x.rank(); ++d) {
-    if (Contains(dims, d)) continue;
-    permutation.push_back(d);
-    kept->push_back(x.sizes[d]);
-  }
-  permutation.insert(permutation.end(), dims.begin(), dims.end());
-  Sizes joined = *kept;
-  joined.push_back(CountOver(x.sizes, dims));
-  return b.Reshape(b.Transpose(x, permutation), joined);
-}
-
 }  // namespace
 
 int64_t CountOver(const Sizes& sizes, const Sizes& dims) {
@@ -63,16 +49,25 @@ Value SumOver(Builder& b, const Value& x, const Sizes& dims) {
   if ((!IsFloat(x.dtype) && !IsComplex(x.dtype)) || n <= kPlainSumMax) {
     return b.Reduce("add", x, b.Zeros(x.dtype), dims);
   }
-  Sizes kept;
-  Value flat = JoinReduced(b, x, dims, &kept);
-  const int last = flat.rank() - 1;
-  const int64_t blocks = (n + kSumBlock - 1) / kSumBlock;
-  Sizes low(flat.rank(), 0), high(flat.rank(), 0), split = kept;
-  high[last] = blocks * kSumBlock - n;
-  split.insert(split.end(), {blocks, kSumBlock});
-  flat = b.Reshape(b.Pad(flat, b.Zeros(x.dtype), low, high), split);
-  const Value partial = b.Reduce("add", flat, b.Zeros(x.dtype), {last + 1});
-  return SumOver(b, Barrier(b, partial), {last});
+  // One block of the longest dimension at a time, in place: a transpose would cost more than the
+  // sum.
+  int64_t longest = dims[0];
+  for (int64_t d : dims) longest = x.sizes[d] > x.sizes[longest] ? d : longest;
+  const int64_t size = x.sizes[longest];
+  if (size <= kSumBlock) {
+    Sizes rest;
+    for (int64_t d : dims) {
+      if (d != longest) rest.push_back(d > longest ? d - 1 : d);
+    }
+    return SumOver(b, Barrier(b, b.Reduce("add", x, b.Zeros(x.dtype), {longest})), rest);
+  }
+  const int64_t blocks = (size + kSumBlock - 1) / kSumBlock;
+  Sizes low(x.rank(), 0), high(x.rank(), 0), split = x.sizes;
+  high[longest] = blocks * kSumBlock - size;
+  split[longest] = blocks;
+  split.insert(split.begin() + longest + 1, kSumBlock);
+  const Value blocked = b.Reshape(b.Pad(x, b.Zeros(x.dtype), low, high), split);
+  return SumOver(b, Barrier(b, b.Reduce("add", blocked, b.Zeros(x.dtype), {longest + 1})), dims);
 }
 
 Value MaxOver(Builder& b, const Value& x, const Sizes& dims) {

@@ -89,10 +89,11 @@ Value ReadNested(Builder& b, const Value& flat, const Layout& l, const Value& of
     }
     outer.push_back(l.merged_sizes[k]);
     Sizes split = outer;
-    split.push_back(l.merged_strides[k]);
+    if (l.merged_strides[k] > 1) split.push_back(l.merged_strides[k]);
     cur = b.Reshape(cur, split);
   }
-  cur = b.SliceDim(cur, cur.rank() - 1, 0, 1);
+  const bool stepped = l.merged_strides.empty() || l.merged_strides.back() > 1;
+  if (stepped) cur = b.SliceDim(cur, cur.rank() - 1, 0, 1);
   return b.Reshape(cur, l.sizes);
 }
 

@@ -112,13 +112,13 @@ TEST(LoweringTest, Float64ComputesAsFloat32AndIsStoredAsFloat64) {
   GraphBuilder b;
   const int x = b.Input(DType::kF64, {4});
   b.Create(b.Node("aten.exp.default", {V(x)}, {{DType::kF64, {4}}}), {4});
-  EXPECT_THAT(Lower(b.graph)->module, HasSubstr("exponential %0 : tensor<4xf64>"));
+  EXPECT_THAT(Lower(b.graph)->module, HasSubstr("exponential %arg0 : tensor<4xf64>"));
   b.graph.float64_as_float32 = true;
   const auto program = Lower(b.graph);
   ASSERT_TRUE(program.ok()) << program.status();
   EXPECT_THAT(program->module,
               AllOf(HasSubstr("-> (tensor<4xf64>)"), HasSubstr(": tensor<4xf32>\n"),
-                    Not(HasSubstr("exponential %0 : tensor<4xf64>"))));
+                    Not(HasSubstr("exponential %arg0 : tensor<4xf64>"))));
   EXPECT_THAT(program->created, ElementsAre(BufferSpec{DType::kF64, 4}));
 }
 
