@@ -211,6 +211,15 @@ def call(op, *args, outputs=True, random=False, static=(), run_time=(), **kwargs
     return result
 
 
+def fresh(entry, created):
+    """The tensor of a ("new", ...) entry: the next created one, or an empty one that needs none."""
+    kind, dtype, sizes, strides = entry
+    assert kind == "new"
+    if 0 in sizes:
+        return torch.empty_strided(sizes, strides, dtype=dtypes.TO_TORCH[dtype])
+    return next(created)
+
+
 def compare(out, entries, created, op):
     created = iter(created)
 
@@ -219,13 +228,9 @@ def compare(out, entries, created, op):
             for v, e in zip(value, entry, strict=True):
                 one(v, e)
         elif entry[0] == "new":
-            fresh = next(created)
-            assert fresh.dtype == value.dtype and fresh.shape == value.shape, (
-                op,
-                fresh.dtype,
-                value.dtype,
-            )
-            close(fresh, value, f"{op}: a result")
+            made = fresh(entry, created)
+            assert (made.dtype, made.shape) == (value.dtype, value.shape), op
+            close(made, value, f"{op}: a result")
 
     values = out if isinstance(out, tuple) and len(entries) > 1 else [out]
     if entries:
