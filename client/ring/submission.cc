@@ -90,6 +90,7 @@ bool ClientImpl::FlushFreesLocked(WaitScope* wait) {
   std::vector<uint64_t> frees;
   {
     std::lock_guard lock(frees_mutex_);
+    if (frees_.empty()) return true;
     frees.swap(frees_);
   }
   size_t done = 0;
@@ -163,14 +164,20 @@ Status ClientImpl::Alloc(uint64_t buffer, ring::DType dtype, uint64_t elements, 
 
 void ClientImpl::Free(uint64_t buffer) {
   if (dead()) return;
-  {
-    std::lock_guard lock(frees_mutex_);
-    frees_.push_back(buffer);
+  if (std::unique_lock lock(push_mutex_, std::try_to_lock); lock.owns_lock()) {
+    uint64_t tail_needed;
+    if (FlushFreesLocked(nullptr)) {
+      if (std::byte* at = writer_->TryReserve(sizeof(ring::FreeRecord), &tail_needed)) {
+        Put(at, ring::FreeRecord{
+                    Header(sizeof(ring::FreeRecord), ring::RecordType::kFree, 0, ++seq_), buffer});
+        PublishLocked();
+        return;
+      }
+    }
   }
-  // Whoever holds the push lock now may have flushed already; then the next push or request takes
-  // this one along.
-  std::unique_lock lock(push_mutex_, std::try_to_lock);
-  if (lock.owns_lock()) FlushFreesLocked(nullptr);
+  // The ring is full or busy: the next push or request takes it along.
+  std::lock_guard lock(frees_mutex_);
+  frees_.push_back(buffer);
 }
 
 Status ClientImpl::Execute(int stream, uint64_t program, uint64_t origin,

@@ -40,7 +40,8 @@ Worker::Worker(uv_loop_t* loop, std::string fingerprint, Events events)
 }
 
 int Worker::Start(const std::string& program, const std::vector<std::string>& arguments) {
-  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+  char name[] = "neurond-compiler";
+  std::vector<char*> argv = {name};
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
   uv_stdio_container_t stdio[3];

@@ -1,6 +1,7 @@
 // neurond-compiler: one compiler worker. Gives up what it does not need, loads the plugin, then
 // compiles what comes on stdin, one program after the other (protocol.h). The daemon starts, feeds,
 // limits and replaces it; nobody runs it by hand.
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -78,6 +79,7 @@ bool ServeOne(Plugin& plugin, Replies& replies) {
 }
 
 int Main(const PluginConfig& config) {
+  prctl(PR_SET_NAME, "neurond-compile");  // it was started by descriptor, which has no name
   Replies replies;
   absl::Status status = SandboxBeforePlugin();
   std::unique_ptr<Plugin> plugin;

@@ -1,5 +1,6 @@
 #include "server/compiler/worker_pool.h"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -34,14 +35,18 @@ struct Delivery {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Start(WorkerPoolOptions options) {
-  if (access(options.program.c_str(), X_OK) != 0) {
+  // Held open: a rebuild or an upgrade under a running daemon must not give it workers of another
+  // build.
+  Fd program(open(options.program.c_str(), O_PATH | O_CLOEXEC));
+  if (!program.valid() || access(options.program.c_str(), X_OK) != 0) {
     return absl::NotFoundError(Cat("no compiler worker: ", options.program));
   }
-  return std::unique_ptr<WorkerPool>(new WorkerPool(std::move(options)));
+  return std::unique_ptr<WorkerPool>(new WorkerPool(std::move(options), std::move(program)));
 }
 
-WorkerPool::WorkerPool(WorkerPoolOptions options)
+WorkerPool::WorkerPool(WorkerPoolOptions options, Fd program)
     : options_(std::move(options)),
+      program_(std::move(program)),
       workers_max_(options_.workers_max > 0 ? options_.workers_max : DefaultWorkers()) {
   uv_loop_init(&loop_);
   wake_.data = this;
@@ -150,7 +155,7 @@ WorkerPool::Slot* WorkerPool::FindOrStart() {
     std::lock_guard lock(mutex_);
     ++counters_.started;
   }
-  slots_.back().worker->Start(options_.program, WorkerArguments());
+  slots_.back().worker->Start(Cat("/proc/self/fd/", program_.get()), WorkerArguments());
   return &slots_.back();
 }
 

@@ -29,6 +29,7 @@
 #include "plugins/registry/registry.h"
 #include "runtime/executable/compiler.h"
 #include "server/compiler/worker.h"
+#include "server/ring/fd.h"
 
 namespace neurond {
 
@@ -65,7 +66,7 @@ class WorkerPool final : public Compiler {
     std::unique_ptr<Job> job;
   };
 
-  explicit WorkerPool(WorkerPoolOptions options);
+  WorkerPool(WorkerPoolOptions options, Fd program);
   void OnWake();
   void Schedule();
   // nullptr: no worker is free and none may be started.
@@ -80,6 +81,7 @@ class WorkerPool final : public Compiler {
   std::vector<std::string> WorkerArguments() const;
 
   const WorkerPoolOptions options_;
+  const Fd program_;
   const int workers_max_;
   std::thread thread_;
   uv_loop_t loop_{};

@@ -18,7 +18,7 @@ inline constexpr size_t kHelloBytesMax = 64 << 10;
 // Records consumed between two looks at the mailbox, the socket and the client's waiters.
 inline constexpr int kRecordBatch = 64;
 // Batches between two looks at the socket while the ring stays busy: a look costs a system call.
-inline constexpr int kBatchesPerLook = 4;
+inline constexpr int kBatchesPerLook = 16;
 // A session thread spins so long before it sleeps; more keeps the client from a core that both
 // share.
 inline constexpr int64_t kSpinNs = 1'500;

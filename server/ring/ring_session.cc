@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include <chrono>
@@ -80,6 +81,7 @@ void RingSession::Serve() {
   }
   session_.reset();
   progress_->Ended();
+  shutdown(socket_.fd(), SHUT_RDWR);  // a waiter that Ended() woke looks at the socket next
   spdlog::info("session {} (pid {}) closed", id_, peer_.pid);
 }
 

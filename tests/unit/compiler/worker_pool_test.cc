@@ -3,10 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <vector>
 
 namespace neurond {
@@ -25,7 +28,7 @@ class WorkerPoolTest : public ::testing::Test {
  protected:
   void Start(const std::string& script, int workers = 2) {
     WorkerPoolOptions options;
-    options.program = std::getenv("NEUROND_COMPILER");
+    options.program = program_;
     options.plugin.kind = "fake";
     options.plugin.options["script"] = script;
     auto plugin = MakePlugin(options.plugin);
@@ -58,6 +61,7 @@ class WorkerPoolTest : public ::testing::Test {
     return results_[name];
   }
 
+  std::string program_ = std::getenv("NEUROND_COMPILER");
   std::string fingerprint_;
   std::unique_ptr<WorkerPool> pool_;
   std::mutex mutex_;
@@ -116,6 +120,20 @@ TEST_F(WorkerPoolTest, APluginsRefusalIsPassedOn) {
   EXPECT_EQ(result.error.code, absl::StatusCode::kInternal);
   EXPECT_THAT(result.error.message, HasSubstr("no such thing"));
   EXPECT_FALSE(result.deterministic);
+}
+
+TEST_F(WorkerPoolTest, AnUpgradeUnderneathGivesNoOtherWorkers) {
+  const std::filesystem::path copy =
+      std::filesystem::temp_directory_path() / ("neurond-compiler-" + std::to_string(getpid()));
+  std::filesystem::copy(program_, copy);
+  program_ = copy;
+  Start("");
+  std::filesystem::remove(copy);
+  std::ofstream(copy) << "#!/bin/false\n";
+  std::filesystem::permissions(copy, std::filesystem::perms::owner_all);
+  const CompileResult result = Compile("p");
+  EXPECT_TRUE(result.error.ok()) << result.error.message;
+  std::filesystem::remove(copy);
 }
 
 TEST_F(WorkerPoolTest, AnotherPluginInTheWorkerIsRefused) {
