@@ -30,9 +30,7 @@ enum class DType : uint8_t {
 };
 inline constexpr int kDTypeCount = 16;
 
-inline bool IsValid(DType t) {
-  return t > DType::kInvalid && static_cast<int>(t) < kDTypeCount;
-}
+inline bool IsValid(DType t) { return t > DType::kInvalid && static_cast<int>(t) < kDTypeCount; }
 inline bool IsFloat(DType t) { return t >= DType::kF16 && t <= DType::kF64; }
 inline bool IsComplex(DType t) { return t == DType::kC64 || t == DType::kC128; }
 inline bool IsInteger(DType t) { return t >= DType::kU8 && t <= DType::kU64; }

@@ -1,5 +1,5 @@
-// Every limit of the daemon, with its reason. Append only; a limit that is met gives RESOURCE_EXHAUSTED,
-// INVALID_ARGUMENT or backpressure on that client alone.
+// Every limit of the daemon, with its reason. Append only; a limit that is met gives
+// RESOURCE_EXHAUSTED, INVALID_ARGUMENT or backpressure on that client alone.
 //
 // Thread-safety: constants.
 
@@ -19,14 +19,16 @@ inline constexpr int kArgDepthMax = 4;
 inline constexpr int64_t kElementsMax = int64_t{1} << 34;
 // Dimensions of any value, as in PyTorch's TensorIterator.
 inline constexpr int kRankMax = 64;
-// Nodes, values, outputs and Buffers of one Program: a fused optimizer over a large model names some thousands.
+// Nodes, values, outputs and Buffers of one Program: a fused optimizer over a large model names
+// some thousands.
 inline constexpr int kProgramPartsMax = 1 << 18;
 // Length of lists in one node's arguments (sizes, tensors of a cat, of a foreach op).
 inline constexpr int kArgItemsMax = 1 << 16;
 
 // --- Sessions -----------------------------------------------------------------------------------
-// Commands submitted and not retired. At the first number the front end stops reading its ring; the Session calls Wake() once the
-// second is reached again. A Command takes about 500 bytes while it waits.
+// Commands submitted and not retired. At the first number the front end stops reading its ring; the
+// Session calls Wake() once the second is reached again. A Command takes about 500 bytes while it
+// waits.
 inline constexpr int64_t kSessionBacklogMax = 8192;
 inline constexpr int64_t kSessionBacklogLow = 4096;
 // Live Buffers of one session; about 100 bytes each.
@@ -41,9 +43,11 @@ inline constexpr int kSessionEventsMax = 65536;
 inline constexpr int64_t kHostPoolIdleBytesMax = int64_t{256} << 20;
 // Uploads below this are copied by the plugin, which is cheaper than a block of our own.
 inline constexpr int64_t kAdoptBytesMin = 16 << 10;
-// Below this a Command's results are not checked against the device's physical memory before it runs.
+// Below this a Command's results are not checked against the device's physical memory before it
+// runs.
 inline constexpr int64_t kPhysicalCheckBytesMin = 1 << 20;
-// Finished Commands that a session keeps for the next ones; more are under way only behind a slow device.
+// Finished Commands that a session keeps for the next ones; more are under way only behind a slow
+// device.
 inline constexpr int kSpareCommandsMax = 16;
 // Run-time words of one Program: scalars and offsets, a few per tensor of a fused optimizer.
 inline constexpr int kProgramWordsMax = 1 << 16;
@@ -51,7 +55,8 @@ inline constexpr int kProgramWordsMax = 1 << 16;
 // --- Plugins ------------------------------------------------------------------------------------
 // Devices of one plugin: torch's device index is an int8.
 inline constexpr int kPluginDevicesMax = 127;
-// Digits of a number in a convolution's dim_numbers: XLA's parser ends the process on 2^32; there are at most kRankMax dimensions.
+// Digits of a number in a convolution's dim_numbers: XLA's parser ends the process on 2^32; there
+// are at most kRankMax dimensions.
 inline constexpr int kConvolutionDimensionDigitsMax = 4;
 // One scripted delay of the fake plugin: a typo must not hang a test run for days.
 inline constexpr int64_t kScriptSlowMsMax = 600'000;
@@ -65,7 +70,8 @@ inline constexpr int64_t kProgramDiskBytesMax = int64_t{2} << 30;
 inline constexpr int kCompileTriesMax = 3;
 
 // --- gRPC ---------------------------------------------------------------------------------------
-// One message, either way: gRPC's default; larger ones are 3-4 times slower per byte and hold memory outside any quota.
+// One message, either way: gRPC's default; larger ones are 3-4 times slower per byte and hold
+// memory outside any quota.
 inline constexpr int kGrpcMessageBytesMax = 4 << 20;
 // Threads of the synchronous server. Each costs a stack; every call, watcher and poller holds one.
 inline constexpr int kGrpcThreadsMax = 96;
@@ -73,11 +79,13 @@ inline constexpr int kGrpcThreadsMax = 96;
 inline constexpr int kGrpcProgramCallsMax = 32;
 // WatchDevices calls at once: each holds a thread as long as it lasts.
 inline constexpr int kGrpcWatchersMax = 16;
-// How often a waiting handler looks whether its call was cancelled: bounds the end of a drain; costs nothing when idle.
+// How often a waiting handler looks whether its call was cancelled: bounds the end of a drain;
+// costs nothing when idle.
 inline constexpr int kGrpcPollMs = 50;
 // Chunk of a streamed result: fastest between 256 KiB and 1 MiB.
 inline constexpr int64_t kGrpcChunkBytes = int64_t{512} << 10;
-// Inputs or outputs of one module, rank excluded: as an ATen Program's parts, but each is a message field here.
+// Inputs or outputs of one module, rank excluded: as an ATen Program's parts, but each is a message
+// field here.
 inline constexpr int kGrpcTensorsMax = 4096;
 // Name of a remote Program: it is kept in every list and error.
 inline constexpr int kGrpcNameBytesMax = 200;

@@ -1,7 +1,9 @@
-// Device: one device of a Plugin, with its gate and its memory account. DeviceSet: all devices of the daemon.
+// Device: one device of a Plugin, with its gate and its memory account. DeviceSet: all devices of
+// the daemon.
 //
-// The gate admits at most `inflight_max` Executes that are not complete yet, over all Sessions: a PJRT CPU device is one queue, and with
-// its slots full Execute would block the caller. A Session that is refused registers itself and is woken, in order of asking.
+// The gate admits at most `inflight_max` Executes that are not complete yet, over all Sessions: a
+// PJRT CPU device is one queue, and with its slots full Execute would block the caller. A Session
+// that is refused registers itself and is woken, in order of asking.
 //
 // Thread-safety: all methods, from any thread. Wake callbacks run outside the lock.
 
@@ -31,19 +33,22 @@ class Device {
   int index() const { return index_; }
   const DeviceTraits& traits() const { return plugin_.traits(index_); }
 
-  // Gate. TryEnter returns true and takes a slot, or false and will call `wake` once when a slot may be free.
+  // Gate. TryEnter returns true and takes a slot, or false and will call `wake` once when a slot
+  // may be free.
   bool TryEnter(const void* who, std::function<void()> wake);
   // The same without asking for a wake-up.
   bool TryEnter();
   void Leave();
-  // Forgets a waiting caller (its Session ends). A wake that a Leave has already taken may still run after this returns, so
-  // `wake` must own what it touches.
+  // Forgets a waiting caller (its Session ends). A wake that a Leave has already taken may still
+  // run after this returns, so `wake` must own what it touches.
   void Forget(const void* who);
 
-  // Memory account, bytes promised to Sessions. False if the device has no room, or if more is given back than was granted.
+  // Memory account, bytes promised to Sessions. False if the device has no room, or if more is
+  // given back than was granted.
   bool Grant(int64_t delta_bytes);
   int64_t granted_bytes() const;
-  // The smaller of the configured bound and what the plugin reports; 0: no bound known, every grant has room.
+  // The smaller of the configured bound and what the plugin reports; 0: no bound known, every grant
+  // has room.
   int64_t memory_bytes() const { return memory_bytes_; }
   // Physical bytes: live Versions.
   void AddPhysical(int64_t delta_bytes);

@@ -1,7 +1,9 @@
-// Compiler: StableHLO text in, serialized executable out, asynchronously. The executable cache's only view of compilation:
-// server/compiler runs sandboxed worker processes behind it, tests put a counter there.
+// Compiler: StableHLO text in, serialized executable out, asynchronously. The executable cache's
+// only view of compilation: server/compiler runs sandboxed worker processes behind it, tests put a
+// counter there.
 //
-// Thread-safety: Compile may be called from any thread. `done` runs once, on a thread of the implementation.
+// Thread-safety: Compile may be called from any thread. `done` runs once, on a thread of the
+// implementation.
 
 #ifndef NEUROND_RUNTIME_EXECUTABLE_COMPILER_H_
 #define NEUROND_RUNTIME_EXECUTABLE_COMPILER_H_
@@ -20,7 +22,8 @@ struct CompileRequest {
 };
 
 struct CompileResult {
-  Error error;             // kInternal "compiler crashed" ... : worth another try later; kInvalidArgument, kUnimplemented: deterministic
+  Error error;  // kInternal "compiler crashed" ... : worth another try later; kInvalidArgument,
+                // kUnimplemented: deterministic
   bool deterministic = false;  // the same request will fail again
   std::string serialized;
   double seconds = 0;

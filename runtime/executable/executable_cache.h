@@ -1,11 +1,14 @@
-// Executables by content: in memory, then on disk, then compiled. At most one load or compile at a time per key, whoever asks.
+// Executables by content: in memory, then on disk, then compiled. At most one load or compile at a
+// time per key, whoever asks.
 //
-// The key is a 128-bit hash of {module text, plugin fingerprint, options, CPU features}. On disk an entry is
-// <directory>/<2 hex>/<32 hex>.nexe: header {magic, version, key, sizes, checksum}, zstd-compressed serialized executable; written to a temporary
-// name and renamed, evicted oldest-used first over `disk_bytes_max`, safe to delete at any time. A corrupt entry is a miss and a log line.
-// Deterministic failures are remembered in memory only.
+// The key is a 128-bit hash of {module text, plugin fingerprint, options, CPU features}. On disk an
+// entry is <directory>/<2 hex>/<32 hex>.nexe: header {magic, version, key, sizes, checksum},
+// zstd-compressed serialized executable; written to a temporary name and renamed, evicted
+// oldest-used first over `disk_bytes_max`, safe to delete at any time. A corrupt entry is a miss
+// and a log line. Deterministic failures are remembered in memory only.
 //
-// Thread-safety: all methods, from any thread. Callbacks run inline or on a cache or compiler thread, never under a lock.
+// Thread-safety: all methods, from any thread. Callbacks run inline or on a cache or compiler
+// thread, never under a lock.
 
 #ifndef NEUROND_RUNTIME_EXECUTABLE_EXECUTABLE_CACHE_H_
 #define NEUROND_RUNTIME_EXECUTABLE_EXECUTABLE_CACHE_H_
@@ -24,14 +27,15 @@
 namespace neurond {
 
 struct ExecutableCacheOptions {
-  std::string directory;        // empty: memory only
+  std::string directory;  // empty: memory only
   int64_t disk_bytes_max = int64_t{20} << 30;
   int memory_entries_max = 65536;
-  std::string options;          // handed to the compiler, part of the key
+  std::string options;  // handed to the compiler, part of the key
 };
 
 struct ExecutableCacheCounters {
-  int64_t memory_hits = 0, disk_hits = 0, compiles = 0, compile_failures = 0, corrupt_entries = 0, evictions = 0;
+  int64_t memory_hits = 0, disk_hits = 0, compiles = 0, compile_failures = 0, corrupt_entries = 0,
+          evictions = 0;
   int64_t entries = 0, disk_bytes = 0, disk_entries = 0;
   double compile_seconds = 0;
 };
@@ -65,7 +69,8 @@ using ExecutablePtr = std::shared_ptr<Executable>;
 class ExecutableCache {
  public:
   virtual ~ExecutableCache() = default;
-  // Starts what is missing and returns at once. A failed, non-deterministic entry is tried again by the next Get.
+  // Starts what is missing and returns at once. A failed, non-deterministic entry is tried again by
+  // the next Get.
   virtual ExecutablePtr Get(const Program& program) = 0;
   virtual ExecutableCacheCounters counters() const = 0;
   virtual std::vector<ExecutableInfo> List() const = 0;
@@ -73,7 +78,8 @@ class ExecutableCache {
   virtual int64_t Clear() = 0;
 };
 
-std::unique_ptr<ExecutableCache> MakeExecutableCache(Plugin& plugin, Compiler& compiler, ExecutableCacheOptions options);
+std::unique_ptr<ExecutableCache> MakeExecutableCache(Plugin& plugin, Compiler& compiler,
+                                                     ExecutableCacheOptions options);
 
 }  // namespace neurond
 

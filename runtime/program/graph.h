@@ -1,12 +1,14 @@
 // A Graph is a decoded neurond.v1.Program: what a client asks to be computed, before lowering.
 //
 // server/wire makes it from Program bytes; runtime/lowering reads it. It is a plain value.
-// Value ids: the inputs come first (id = index in `inputs`), then the scalars, then the results of the
-// nodes in order. Invariants (Validate checks them, since bytes come from clients):
+// Value ids: the inputs come first (id = index in `inputs`), then the scalars, then the results of
+// the nodes in order. Invariants (Validate checks them, since bytes come from clients):
 //   * an argument names only values with smaller ids than its node's results;
 //   * buffer and word indices are in range; sizes >= 0; element counts fit `limits.h`;
-//   * every View lies within its Buffer for offset 0 (the run-time offset is checked at submission);
-//   * at most one NewBuffer per output, and outputs that create precede nothing in particular: the k-th creating
+//   * every View lies within its Buffer for offset 0 (the run-time offset is checked at
+//   submission);
+//   * at most one NewBuffer per output, and outputs that create precede nothing in particular: the
+//   k-th creating
 //     output is the k-th id of ExecuteRecord.outputs.
 
 #ifndef NEUROND_RUNTIME_PROGRAM_GRAPH_H_

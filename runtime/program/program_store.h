@@ -1,9 +1,11 @@
 // Programs by content, and the persistent alias key -> (Program, client metadata).
 //
-// A Program is known by the 128-bit hash of its bytes. The alias lets a later process of the same user skip tracing: the client's
-// full key bytes (op, argument metadata, torch version, its build id) lead to the Program and to the bytes the client stored with it. Both
-// live in memory and on disk (<directory>/programs, <directory>/aliases), in files that carry this daemon's build id: after any change to the
-// lowering nothing old is met. Full key bytes are compared, never only a hash.
+// A Program is known by the 128-bit hash of its bytes. The alias lets a later process of the same
+// user skip tracing: the client's full key bytes (op, argument metadata, torch version, its build
+// id) lead to the Program and to the bytes the client stored with it. Both live in memory and on
+// disk (<directory>/programs, <directory>/aliases), in files that carry this daemon's build id:
+// after any change to the lowering nothing old is met. Full key bytes are compared, never only a
+// hash.
 //
 // Thread-safety: all methods, from any thread.
 
@@ -24,7 +26,8 @@
 namespace neurond {
 
 struct ProgramStoreCounters {
-  int64_t lowerings = 0, memory_hits = 0, disk_hits = 0, alias_hits = 0, alias_misses = 0, programs = 0, refused = 0;
+  int64_t lowerings = 0, memory_hits = 0, disk_hits = 0, alias_hits = 0, alias_misses = 0,
+          programs = 0, refused = 0;
 };
 
 // A Program a Session may execute. Ids are daemon-wide, start at 1 and are never reused.
@@ -39,8 +42,8 @@ class ProgramStore {
  public:
   virtual ~ProgramStore() = default;
 
-  // Program bytes -> Program: from memory, from disk, or decode + Lower. Asks the cache for its Executable.
-  // `decode` turns the bytes into a Graph (server/wire; runtime knows no protobuf).
+  // Program bytes -> Program: from memory, from disk, or decode + Lower. Asks the cache for its
+  // Executable. `decode` turns the bytes into a Graph (server/wire; runtime knows no protobuf).
   using Decode = std::function<absl::StatusOr<Graph>(std::string_view bytes)>;
   virtual absl::StatusOr<StoredProgramPtr> Define(std::string_view bytes, const Decode& decode) = 0;
   // A StableHLO module from any producer, with its signature (gRPC ProgramService.Compile).
@@ -52,14 +55,16 @@ class ProgramStore {
   };
   // NOT_FOUND if unknown.
   virtual absl::StatusOr<Known> Lookup(std::string_view key) = 0;
-  virtual void Remember(std::string_view key, std::string_view meta, const StoredProgramPtr& program, std::string_view bytes) = 0;
+  virtual void Remember(std::string_view key, std::string_view meta,
+                        const StoredProgramPtr& program, std::string_view bytes) = 0;
 
   // nullptr if unknown.
   virtual StoredProgramPtr Find(uint64_t id) const = 0;
   virtual ProgramStoreCounters counters() const = 0;
 };
 
-std::unique_ptr<ProgramStore> MakeProgramStore(ExecutableCache& cache, std::string directory, std::string build_id);
+std::unique_ptr<ProgramStore> MakeProgramStore(ExecutableCache& cache, std::string directory,
+                                               std::string build_id);
 
 }  // namespace neurond
 
