@@ -30,7 +30,7 @@ def same(got, want, rtol=1e-5, atol=1e-6):
 
 
 def both(fn, *args, rtol=1e-5, atol=1e-6):
-    """fn(*args) on both; also compares what fn did to its arguments. Returns the device's result."""
+    """fn(*args) on both, and what fn did to its arguments. Returns the device's result."""
     on_cpu, on_device = to(args, "cpu"), to(args, "neuron")
     want, got = fn(*on_cpu), fn(*on_device)
     same(got, want, rtol, atol)

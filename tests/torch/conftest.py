@@ -49,7 +49,7 @@ def no_fallback():
 
 @pytest.fixture
 def run_python():
-    """Runs a program in a process of its own, with a daemon of its own unless `env` says otherwise."""
+    """Runs a program in a process and with a daemon of its own, unless `env` says otherwise."""
     homes = []
 
     def run(code: str, check: bool = True, **env) -> subprocess.CompletedProcess:

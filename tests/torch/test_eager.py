@@ -111,7 +111,8 @@ def test_zero_elements():
 
 @pytest.mark.parametrize(
     "dtype",
-    [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+    [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+     torch.float16, torch.bfloat16,
      torch.float32, torch.complex64],
 )  # fmt: skip
 def test_dtypes_round_trip_and_convert(dtype):

@@ -293,7 +293,8 @@ def test_saved_tensors_die_as_backward_runs():
 
 def test_hash_repeats_in_another_process_and_ignores_the_users_lines():
     code = (
-        "import sys; sys.path.insert(0, {here!r}); import fake_runtime, torch; fake_runtime.install();"
+        "import sys; sys.path.insert(0, {here!r});"
+        "import fake_runtime, torch; fake_runtime.install();"
         "from torch_neuronx._trace.dynamo import neuron\n{pad}"
         "def f(x, w): return torch.softmax(x @ w, -1).sum()\n"
         "x = torch.ones(2, 3); w = torch.ones(3, 4, requires_grad=True)\n"

@@ -15,7 +15,7 @@ namespace {
 // Runs `body`, lines of ops on %arg0 : `in`, whose last value %r : `out` is returned.
 template <typename In, typename Out>
 std::vector<Out> Interpreted(const std::string& in, const std::string& out, const std::string& body,
-                     const std::vector<In>& argument) {
+                             const std::vector<In>& argument) {
   const std::string text = Cat("module @m {\n func.func public @main(%arg0: ", in, ") -> (", out,
                                ") {\n", body, "\n return %r : ", out, "\n }\n}\n");
   absl::StatusOr<HloModule> module = ParseModule(text);
@@ -138,8 +138,8 @@ TEST(InterpreterTest, CompareSelectAndConvert) {
 
 TEST(InterpreterTest, LiteralsOfEveryForm) {
   const auto value = [](const std::string& literal, const std::string& type) {
-    return Interpreted<int32_t, float>("tensor<1xi32>", type,
-                               Cat("%r = stablehlo.constant dense<", literal, "> : ", type), {0});
+    return Interpreted<int32_t, float>(
+        "tensor<1xi32>", type, Cat("%r = stablehlo.constant dense<", literal, "> : ", type), {0});
   };
   EXPECT_EQ(value("1.5", "tensor<2xf32>"), (std::vector<float>{1.5, 1.5}));
   EXPECT_EQ(value("[[1.0, -2.0], [3e2, 0.0]]", "tensor<2x2xf32>"),
