@@ -7,6 +7,7 @@
 
 #include "runtime/base/text.h"
 #include "runtime/lowering/families.h"
+#include "runtime/lowering/limits.h"
 #include "runtime/lowering/op.h"
 #include "runtime/lowering/view.h"
 
@@ -263,9 +264,6 @@ class Lowerer {
     if (graph_.name.empty()) out += "program";
     return out + "\"";
   }
-
-  static constexpr size_t kNameBytesMax = 128;
-  static constexpr size_t kStackBytesMax = 4096;
 
   const Graph& graph_;
   Module m_;

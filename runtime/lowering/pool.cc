@@ -6,13 +6,13 @@
 
 #include "runtime/base/text.h"
 #include "runtime/lowering/families.h"
+#include "runtime/lowering/limits.h"
 #include "runtime/lowering/matmul.h"
 
 namespace neurond::lowering {
 namespace {
 
-// Windows over the last n dimensions. More places than this are refused.
-constexpr int64_t kPlacesMax = 1024;
+// Windows over the last n dimensions.
 
 struct Pool {
   int n = 0;      // spatial dimensions

@@ -14,7 +14,7 @@ namespace neurond::lowering {
 namespace {
 
 // Above this many terms a float sum is taken in blocks.
-constexpr int64_t kPlainSumMax = 4096;
+constexpr int64_t kPlainSumTerms = 4096;
 constexpr int64_t kSumBlock = 512;
 
 bool Contains(const Sizes& dims, int d) {
@@ -46,7 +46,7 @@ Sizes AllDims(int rank) {
 
 Value SumOver(Builder& b, const Value& x, const Sizes& dims) {
   const int64_t n = CountOver(x.sizes, dims);
-  if ((!IsFloat(x.dtype) && !IsComplex(x.dtype)) || n <= kPlainSumMax) {
+  if ((!IsFloat(x.dtype) && !IsComplex(x.dtype)) || n <= kPlainSumTerms) {
     return b.Reduce("add", x, b.Zeros(x.dtype), dims);
   }
   // One block of the longest dimension at a time, in place: a transpose would cost more than the

@@ -11,7 +11,7 @@ namespace {
 
 // A scatter visits elements one by one; rewriting the whole region between the first and the last
 // touched element is faster until the region is this many times larger than the View.
-constexpr int64_t kRegionPerElementMax = 16;
+constexpr int64_t kRegionPerElement = 16;
 
 // A View without its trivial dimensions, outermost stride first, with dimensions merged that are
 // one run.
@@ -200,7 +200,7 @@ Value WriteStrided(Builder& b, const Value& flat, const View& view, const Value&
     return b.DynamicUpdateSlice(flat, run, {offset});
   }
   if (IsBox(l, flat.Elements(), zero_offset)) return WriteBox(b, flat, l, offset, sorted);
-  if (l.span > kRegionPerElementMax * elements) return WriteScatter(b, flat, l, offset, sorted);
+  if (l.span > kRegionPerElement * elements) return WriteScatter(b, flat, l, offset, sorted);
   return WriteRegion(b, flat, l, offset, sorted);
 }
 

@@ -11,6 +11,13 @@ FILE_LINES_MAX = 500
 TEST_FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 100
 
+# Longer than they should be: to be split, and not to grow.
+LONGER = {
+    "client/torch/torch_neuronx/_trace/twins.py": 560,
+    "runtime/lowering/index.cc": 540,
+    "runtime/lowering/shape.cc": 645,
+}
+
 # The start of a function's body at the left margin, in clang-format's Google style.
 CPP_BODY = re.compile(r"^(?!namespace|class|struct|enum|union|extern|#|//|\}).*[^=,]\{$")
 
@@ -41,6 +48,7 @@ def check(tree: Tree) -> list[Problem]:
         *SOURCE_FOLDERS, "tests", "deploy", suffixes=(".cc", ".h", ".py")
     ).items():
         limit = TEST_FILE_LINES_MAX if path.startswith("tests/") else FILE_LINES_MAX
+        limit = LONGER.get(path, limit)
         lines = text.count("\n")
         if lines > limit:
             problems.append(Problem(path, limit, f"{lines} lines; split it by noun before {limit}"))

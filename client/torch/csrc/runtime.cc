@@ -118,11 +118,7 @@ const Link& Runtime::Connect() {
               "the 'spawn' start method");
   ReleaseGil release;
   std::unique_lock<std::mutex> lock(connect_mutex_);
-  while (connecting_) {
-    lock.unlock();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    lock.lock();
-  }
+  connected_.wait(lock, [this] { return !connecting_; });
   if (const Link* link = link_.load(); link != nullptr) {
     return *link;
   }
@@ -138,6 +134,7 @@ const Link& Runtime::Connect() {
       client::Client::Connect(options, client::WaitHooks{&EnterWait, &LeaveWait}, &client);
   lock.lock();
   connecting_ = false;
+  connected_.notify_all();
   TORCH_CHECK(status.ok(), "neuron: no daemon: ", status.message);
   auto* link = new Link{client.release(), ++epochs_, 0};
   link->device_count = std::min<int>(link->client->device_count(), ring::kDevicesMax);

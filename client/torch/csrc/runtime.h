@@ -14,6 +14,7 @@
 #define NEUROND_CLIENT_TORCH_CSRC_RUNTIME_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -84,6 +85,7 @@ class Runtime {
   std::mutex connect_mutex_;  // held only to hand over the turn; never while waiting or with a wish
                               // for the GIL
   bool connecting_ = false;
+  std::condition_variable connected_;  // connecting_ turned false
   uint32_t epochs_ = 0;
   bool native_float64_ = false;
   bool launch_blocking_ = false;
