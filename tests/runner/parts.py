@@ -216,6 +216,6 @@ PARTS = {
     part.__name__: part
     for part in (tidy, cpp, torch, models, integration, asan, tsan, fuzz, cases, bench)
 }
-# Run without --only. The benchmarks are not among them: they need a machine to themselves. The sanitizer and fuzz
-# builds are run by name until their first full pass is seen.
+# Run without --only. The benchmarks are not among them: they need a machine to themselves. The
+# sanitizer and fuzz builds are run by name until their first full pass is seen.
 DEFAULT = ("tidy", "cpp", "torch", "models", "integration")
