@@ -10,15 +10,9 @@
 #include "runtime/lowering/reduce.h"
 
 namespace neurond::lowering {
-namespace {
 
-std::string OutOfBounds(int dim, int64_t size) {
-  return Cat("index {value} is out of bounds for dimension ", dim, " with size ", size);
-}
-
-// int64 `index`, checked against [0, size): negative ones are errors too.
-Value Checked(Op& op, const Value& index, int64_t size, std::string message,
-              ErrorKind kind = ErrorKind::kIndex) {
+Value CheckedPosition(Op& op, const Value& index, int64_t size, std::string message,
+                      ErrorKind kind) {
   Builder& b = op.b;
   const Value i = b.Convert(index, DType::kI64);
   const Value bad =
@@ -27,59 +21,18 @@ Value Checked(Op& op, const Value& index, int64_t size, std::string message,
   return i;
 }
 
+namespace {
+
+std::string OutOfBounds(int dim, int64_t size) {
+  return Cat("index {value} is out of bounds for dimension ", dim, " with size ", size);
+}
+
 Builder::Body Keep() {
   return [](const Values& x) { return Values{x[1]}; };
 }
 
 Builder::Body With(Builder& b, std::string_view hlo) {
   return [&b, hlo](const Values& x) { return Values{b.Binary(hlo, x[0], x[1])}; };
-}
-
-// --- embedding ---
-
-// Whole rows of a [V, ...] value: indices [...] -> [..., rest].
-Value TakeRows(Builder& b, const Value& table, const Value& index) {
-  GatherDims dims{{}, {0}, {0}, index.rank()};
-  Sizes slice = table.sizes;
-  slice[0] = 1;
-  for (int d = 1; d < table.rank(); ++d) dims.offset_dims.push_back(index.rank() + d - 1);
-  return b.Gather(table, index, dims, slice);
-}
-
-Values Embedding(Op& op) {
-  const Value table = op.Tensor(0);
-  if (table.rank() != 2) {
-    op.Invalid("'weight' must be 2-D");
-    return {table};
-  }
-  const Value index = Checked(op, op.Tensor(1), table.dim(0), "index out of range in self");
-  if (index.Elements() == 0 || table.Elements() == 0) {
-    return {op.b.Zeros(op.ResultDType(), op.ResultSizes())};
-  }
-  return {TakeRows(op.b, table, index)};
-}
-
-// (grad, indices, num_weights, padding_idx, scale_grad_by_freq)
-Values EmbeddingBackward(Op& op) {
-  Builder& b = op.b;
-  const Sizes& sizes = op.ResultSizes();
-  const Value index = b.Convert(op.Tensor(1), DType::kI64);
-  const int64_t n = index.Elements();
-  const DType wide = OpMath(op.ResultDType());
-  if (n == 0 || sizes.size() != 2 || sizes[0] * sizes[1] == 0)
-    return {b.Zeros(op.ResultDType(), sizes)};
-  const Value at = b.Reshape(index, {n, 1}), flat = b.Reshape(index, {n});
-  Value grad = b.Reshape(b.Convert(op.Tensor(0), wide), {n, sizes[1]});
-  if (op.Bool(4)) {
-    const Value counts = b.Scatter(b.Zeros(wide, {sizes[0]}), at, b.Fill(wide, 1, {n}),
-                                   {{}, {0}, {0}, 1}, With(b, "add"), false);
-    const Value mine = b.Gather(counts, at, {{}, {0}, {0}, 1}, {1});
-    grad = b.Div(grad, b.BroadcastInDim(mine, grad.sizes, {0}));
-  }
-  const Value padding = b.Compare("EQ", flat, b.Int(DType::kI64, op.Int(3), {n}));
-  grad = b.Select(b.BroadcastInDim(padding, grad.sizes, {0}), b.Zeros(wide, grad.sizes), grad);
-  return {
-      op.Out(b.Scatter(b.Zeros(wide, sizes), at, grad, {{1}, {0}, {0}, 1}, With(b, "add"), false))};
 }
 
 // --- advanced indexing ---
@@ -248,7 +201,7 @@ Values Gather(Op& op) {
     return {x};
   }
   const Value index =
-      Checked(op, raw, x.dim(dim), OutOfBounds(dim, x.dim(dim)), ErrorKind::kRuntime);
+      CheckedPosition(op, raw, x.dim(dim), OutOfBounds(dim, x.dim(dim)), ErrorKind::kRuntime);
   if (x.Elements() == 0) return {b.Zeros(op.ResultDType(), op.ResultSizes())};
   const Value out =
       b.Gather(x, Coordinates(b, index, dim), FullCoordinates(x.rank()), Sizes(x.rank(), 1));
@@ -275,7 +228,7 @@ ScatterArgs LoadScatter(Op& op, DType dtype) {
     return s;
   }
   const Value index =
-      Checked(op, raw, s.x.dim(dim), OutOfBounds(dim, s.x.dim(dim)), ErrorKind::kRuntime);
+      CheckedPosition(op, raw, s.x.dim(dim), OutOfBounds(dim, s.x.dim(dim)), ErrorKind::kRuntime);
   s.at = Coordinates(b, index, dim);
   const Value src = b.Convert(op.Tensor(3), dtype);
   if (src.rank() == 0 && (raw.rank() != 1 || raw.Elements() != 1 || !op.IsTensor(3))) {
@@ -367,7 +320,7 @@ Values IndexSelect(Op& op) {
   const Value raw = op.Tensor(2);
   // PyTorch's kernel for the second dimension has its own words.
   const bool second = dim == 1 && x.rank() > 1;
-  const Value index = Checked(
+  const Value index = CheckedPosition(
       op, b.Reshape(raw, {raw.Elements()}), x.dim(dim),
       second ? Cat("INDICES element is out of DATA bounds, id={value} axis_dim=", x.dim(dim))
              : "index out of range in self",
@@ -391,7 +344,8 @@ SliceUpdate LoadSlices(Op& op, std::string message, ErrorKind kind) {
   s.x = AtLeastOneDim(b, op.Tensor(0));
   s.dim = op.DimArg(1, s.x.rank());
   const Value raw = op.Tensor(2);
-  s.index = Checked(op, b.Reshape(raw, {raw.Elements()}), s.x.dim(s.dim), std::move(message), kind);
+  s.index = CheckedPosition(op, b.Reshape(raw, {raw.Elements()}), s.x.dim(s.dim),
+                            std::move(message), kind);
   Sizes sizes = s.x.sizes;
   sizes[s.dim] = s.index.Elements();
   const Value source = b.Convert(op.Tensor(3), s.x.dtype);
@@ -510,8 +464,6 @@ Values AssertAsync(Op& op) {
 }  // namespace
 
 void RegisterIndex(OpTable& t) {
-  t.Add("aten.embedding.default", Embedding);
-  t.Add("aten.embedding_dense_backward.default", EmbeddingBackward);
   t.Add("aten.index.Tensor", IndexTensor);
   t.Add("aten._unsafe_index.Tensor", IndexTensor);
   t.Add("aten.index_put.default", IndexPut);

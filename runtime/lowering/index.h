@@ -1,11 +1,17 @@
-// Running sums, which indexing by masks needs too.
+// What indexing shares with other families.
 
 #ifndef NEUROND_RUNTIME_LOWERING_INDEX_H_
 #define NEUROND_RUNTIME_LOWERING_INDEX_H_
 
+#include <string>
+
 #include "runtime/lowering/op.h"
 
 namespace neurond::lowering {
+
+// int64 `index`, checked against [0, size): negative ones are errors too.
+Value CheckedPosition(Op& op, const Value& index, int64_t size, std::string message,
+                      ErrorKind kind = ErrorKind::kIndex);
 
 // Inclusive sum along `dim`, in x's dtype.
 Value RunningSum(Builder& b, const Value& x, int dim);

@@ -7,7 +7,6 @@
 
 #include "runtime/base/text.h"
 #include "runtime/lowering/families.h"
-#include "runtime/lowering/limits.h"
 #include "runtime/lowering/op.h"
 #include "runtime/lowering/view.h"
 
@@ -26,7 +25,8 @@ const OpTable& Table() {
     auto* t = new OpTable;
     for (auto family :
          {lowering::RegisterUnary,      lowering::RegisterBinary,   lowering::RegisterCompare,
-          lowering::RegisterShape,      lowering::RegisterCreate,   lowering::RegisterReduce,
+          lowering::RegisterShape,      lowering::RegisterPadding,  lowering::RegisterReinterpret,
+          lowering::RegisterEmbedding,  lowering::RegisterCreate,   lowering::RegisterReduce,
           lowering::RegisterMatmul,     lowering::RegisterConv,     lowering::RegisterPool,
           lowering::RegisterIndex,      lowering::RegisterScan,     lowering::RegisterSort,
           lowering::RegisterActivation, lowering::RegisterSoftmax,  lowering::RegisterNorm,
@@ -94,7 +94,7 @@ class Lowerer {
       program_.parameters.push_back(static_cast<int>(slot));
     }
     for (const Node& node : graph_.nodes) {
-      if (node.stack.empty() || program_.stack.size() > kStackBytesMax) continue;
+      if (node.stack.empty() || program_.stack.size() > kStackBytes) continue;
       if (program_.stack.find(node.stack) == std::string::npos)
         Append(program_.stack, node.stack, "\n");
     }
@@ -255,7 +255,7 @@ class Lowerer {
   // The name as a quoted symbol; what could end the quotes is replaced.
   std::string Symbol() const {
     std::string out = "\"";
-    for (char c : graph_.name.substr(0, kNameBytesMax)) {
+    for (char c : graph_.name.substr(0, kSymbolBytes)) {
       const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
                          (c >= 'A' && c <= 'Z') || c == '_' || c == '.' || c == '$' || c == ':' ||
                          c == '-';
@@ -264,6 +264,9 @@ class Lowerer {
     if (graph_.name.empty()) out += "program";
     return out + "\"";
   }
+
+  static constexpr size_t kSymbolBytes = 128;
+  static constexpr size_t kStackBytes = 4096;
 
   const Graph& graph_;
   Module m_;

@@ -406,67 +406,6 @@ Values UnfoldBackward(Op& op) {
   return {sum};
 }
 
-// PyTorch lists pads from the last dimension, (low, high) each.
-bool Pads(Op& op, int i, int rank, Sizes* low, Sizes* high) {
-  const Sizes pad = op.Ints(i);
-  low->assign(rank, 0);
-  high->assign(rank, 0);
-  if (pad.size() % 2 != 0 || pad.size() / 2 > static_cast<size_t>(rank)) {
-    op.Invalid("Length of pad must be even and at most twice the number of dimensions");
-    return false;
-  }
-  for (size_t k = 0; k < pad.size() / 2; ++k) {
-    (*low)[rank - 1 - k] = pad[2 * k];
-    (*high)[rank - 1 - k] = pad[2 * k + 1];
-  }
-  return op.ok();
-}
-
-Values ConstantPad(Op& op) {
-  const Value x = op.Tensor(0);
-  Sizes low, high;
-  if (!Pads(op, 1, x.rank(), &low, &high)) return {x};
-  const Value fill = op.Has(2) ? op.b.Convert(op.Tensor(2), x.dtype) : op.b.Zeros(x.dtype);
-  return {op.b.Pad(x, fill, low, high)};
-}
-
-Value EdgeDim(Op& op, const Value& x, int dim, int64_t low, int64_t high, bool reflect) {
-  Builder& b = op.b;
-  const int64_t n = x.dim(dim);
-  if (low < 0 || high < 0 || n == 0 || (reflect && (low >= n || high >= n))) {
-    op.Unimplemented("this padding");
-    return x;
-  }
-  Values parts;
-  auto edge = [&](int64_t count, int64_t reflect_start, int64_t copy) {
-    if (count == 0) return;
-    if (reflect) {
-      parts.push_back(b.Reverse(b.SliceDim(x, dim, reflect_start, reflect_start + count), {dim}));
-      return;
-    }
-    Sizes sizes = x.sizes, dims(x.rank());
-    std::iota(dims.begin(), dims.end(), 0);
-    sizes[dim] = count;
-    parts.push_back(b.BroadcastInDim(b.SliceDim(x, dim, copy, copy + 1), sizes, dims));
-  };
-  edge(low, 1, 0);
-  parts.push_back(x);
-  edge(high, n - 1 - high, n - 1);
-  return b.Concatenate(parts, dim);
-}
-
-LowerFn EdgePad(bool reflect) {
-  return [reflect](Op& op) -> Values {
-    Value x = op.Tensor(0);
-    Sizes low, high;
-    if (!Pads(op, 1, x.rank(), &low, &high)) return {x};
-    for (int d = 0; d < x.rank(); ++d) {
-      if (low[d] != 0 || high[d] != 0) x = EdgeDim(op, x, d, low[d], high[d], reflect);
-    }
-    return {x};
-  };
-}
-
 LowerFn Triangle(bool upper) {
   return [upper](Op& op) -> Values {
     Builder& b = op.b;
@@ -480,94 +419,6 @@ LowerFn Triangle(bool upper) {
     const Value column = b.Iota(DType::kI64, x.sizes, x.rank() - 1);
     return {b.Select(b.Compare(upper ? "GE" : "LE", column, row), x, b.Zeros(x.dtype, x.sizes))};
   };
-}
-
-// [.., c r^2, h, w] -> [.., c, h r, w r].
-Values PixelShuffle(Op& op) {
-  const Value x = op.Tensor(0);
-  const int64_t r = op.Int(1);
-  const int n = x.rank();
-  if (n < 3 || r <= 0 || x.dim(n - 3) % (r * r) != 0) {
-    op.Invalid("pixel_shuffle of these sizes");
-    return {x};
-  }
-  Sizes split(x.sizes.begin(), x.sizes.end() - 3);
-  const int64_t outer = static_cast<int64_t>(split.size());
-  split.insert(split.end(), {x.dim(n - 3) / (r * r), r, r, x.dim(n - 2), x.dim(n - 1)});
-  Sizes permutation(outer);
-  std::iota(permutation.begin(), permutation.end(), 0);
-  for (int64_t d : {0, 3, 1, 4, 2}) permutation.push_back(outer + d);
-  return {op.b.Reshape(op.b.Transpose(op.b.Reshape(x, split), permutation), op.ResultSizes())};
-}
-
-Values PixelUnshuffle(Op& op) {
-  const Value x = op.Tensor(0);
-  const int64_t r = op.Int(1);
-  const int n = x.rank();
-  if (n < 3 || r <= 0 || x.dim(n - 1) % r != 0 || x.dim(n - 2) % r != 0) {
-    op.Invalid("pixel_unshuffle of these sizes");
-    return {x};
-  }
-  Sizes split(x.sizes.begin(), x.sizes.end() - 3);
-  const int64_t outer = static_cast<int64_t>(split.size());
-  split.insert(split.end(), {x.dim(n - 3), x.dim(n - 2) / r, r, x.dim(n - 1) / r, r});
-  Sizes permutation(outer);
-  std::iota(permutation.begin(), permutation.end(), 0);
-  for (int64_t d : {0, 2, 4, 1, 3}) permutation.push_back(outer + d);
-  return {op.b.Reshape(op.b.Transpose(op.b.Reshape(x, split), permutation), op.ResultSizes())};
-}
-
-Values ViewDType(Op& op) {
-  Builder& b = op.b;
-  // The bytes that PyTorch sees: float64 that is computed as float32 is widened first.
-  Value x = op.Tensor(0);
-  if (const DType seen = op.LogicalDType(0); IsValid(seen)) x = b.Convert(x, seen);
-  const Value flat = BitcastFlat(b, b.Reshape(x, {x.Elements()}), op.LogicalResultDType());
-  return {op.Out(b.Reshape(flat, op.ResultSizes()))};
-}
-
-Values ViewAsReal(Op& op) {
-  const Value x = op.Tensor(0);
-  Sizes sizes = x.sizes;
-  sizes.push_back(1);
-  const DType part = RealOf(x.dtype);
-  return {op.b.Concatenate({op.b.Reshape(op.b.UnaryTo("real", x, part), sizes),
-                            op.b.Reshape(op.b.UnaryTo("imag", x, part), sizes)},
-                           x.rank())};
-}
-
-Values ViewAsComplex(Op& op) {
-  const Value x = op.Tensor(0);
-  const int last = x.rank() - 1;
-  if (last < 0 || x.dim(last) != 2) {
-    op.Invalid("Tensor must have a last dimension of size 2");
-    return {x};
-  }
-  return {op.b.Complex(op.b.Reshape(op.b.SliceDim(x, last, 0, 1), op.ResultSizes()),
-                       op.b.Reshape(op.b.SliceDim(x, last, 1, 2), op.ResultSizes()))};
-}
-
-LowerFn Part(std::string_view hlo) {
-  return [hlo](Op& op) -> Values {
-    const Value x = op.Tensor(0);
-    if (!IsComplex(x.dtype)) {
-      return {hlo == "real" ? x : op.b.Zeros(x.dtype, x.sizes)};
-    }
-    return {op.b.UnaryTo(hlo, x, RealOf(x.dtype))};
-  };
-}
-
-Values MakeComplex(Op& op) {
-  const DType part = RealOf(op.ResultDType());
-  return {op.b.Complex(op.Operand(op.Tensor(0), part, part, op.ResultSizes()),
-                       op.Operand(op.Tensor(1), part, part, op.ResultSizes()))};
-}
-
-Values Conjugate(Op& op) {
-  const Value x = op.Tensor(0);
-  if (!IsComplex(x.dtype)) return {x};
-  const DType part = RealOf(x.dtype);
-  return {op.b.Complex(op.b.UnaryTo("real", x, part), op.b.Neg(op.b.UnaryTo("imag", x, part)))};
 }
 
 }  // namespace
@@ -617,27 +468,8 @@ void RegisterShape(OpTable& t) {
   t.Add("aten.diagonal.default", Diagonal);
   t.Add("aten.diagonal_copy.default", Diagonal);
   t.Add("aten.diagonal_scatter.default", DiagonalScatter);
-  t.Add("aten.constant_pad_nd.default", ConstantPad);
-  for (const char* n : {"1", "2", "3"}) {
-    t.Add(Cat("aten.reflection_pad", n, "d.default"), EdgePad(true));
-    t.Add(Cat("aten.replication_pad", n, "d.default"), EdgePad(false));
-  }
   t.Add("aten.tril.default", Triangle(false));
   t.Add("aten.triu.default", Triangle(true));
-  t.Add("aten.pixel_shuffle.default", PixelShuffle);
-  t.Add("aten.pixel_unshuffle.default", PixelUnshuffle);
-  t.Add("aten.view.dtype", ViewDType);
-  t.Add("aten.view_copy.dtype", ViewDType);
-  t.Add("aten.view_as_real.default", ViewAsReal);
-  t.Add("aten.view_as_real_copy.default", ViewAsReal);
-  t.Add("aten.view_as_complex.default", ViewAsComplex);
-  t.Add("aten.view_as_complex_copy.default", ViewAsComplex);
-  t.Add("aten.real.default", Part("real"));
-  t.Add("aten.imag.default", Part("imag"));
-  t.Add("aten.complex.default", MakeComplex);
-  for (const char* name : {"conj", "_conj", "conj_physical", "_conj_physical", "_conj_copy"}) {
-    t.Add(Cat("aten.", name, ".default"), Conjugate);
-  }
   for (const char* name : {"resolve_conj", "resolve_neg"})
     t.Add(Cat("aten.", name, ".default"), Same);
 }
