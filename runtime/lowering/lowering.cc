@@ -7,6 +7,7 @@
 
 #include "runtime/base/text.h"
 #include "runtime/lowering/families.h"
+#include "runtime/lowering/limits.h"
 #include "runtime/lowering/op.h"
 #include "runtime/lowering/view.h"
 
@@ -94,7 +95,7 @@ class Lowerer {
       program_.parameters.push_back(static_cast<int>(slot));
     }
     for (const Node& node : graph_.nodes) {
-      if (node.stack.empty() || program_.stack.size() > kStackBytes) continue;
+      if (node.stack.empty() || program_.stack.size() > kStackBytesMax) continue;
       if (program_.stack.find(node.stack) == std::string::npos)
         Append(program_.stack, node.stack, "\n");
     }
@@ -255,7 +256,7 @@ class Lowerer {
   // The name as a quoted symbol; what could end the quotes is replaced.
   std::string Symbol() const {
     std::string out = "\"";
-    for (char c : graph_.name.substr(0, kSymbolBytes)) {
+    for (char c : graph_.name.substr(0, kNameBytesMax)) {
       const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
                          (c >= 'A' && c <= 'Z') || c == '_' || c == '.' || c == '$' || c == ':' ||
                          c == '-';
@@ -264,9 +265,6 @@ class Lowerer {
     if (graph_.name.empty()) out += "program";
     return out + "\"";
   }
-
-  static constexpr size_t kSymbolBytes = 128;
-  static constexpr size_t kStackBytes = 4096;
 
   const Graph& graph_;
   Module m_;

@@ -6,13 +6,13 @@
 
 #include "runtime/base/text.h"
 #include "runtime/lowering/families.h"
+#include "runtime/lowering/limits.h"
 #include "runtime/lowering/matmul.h"
 
 namespace neurond::lowering {
 namespace {
 
-// Windows over the last n dimensions. More places than this are refused.
-constexpr int64_t kUnrolledPlaces = 1024;
+// Windows over the last n dimensions.
 
 struct Pool {
   int n = 0;      // spatial dimensions
@@ -54,7 +54,7 @@ bool Load(Op& op, const Value& x, const Sizes& out, int n, int first, int dilati
       op.Invalid("kernel, stride, padding or dilation");
       return false;
     }
-    p->places = p->places > kUnrolledPlaces ? p->places : p->places * p->kernel[d];
+    p->places = p->places > kPlacesMax ? p->places : p->places * p->kernel[d];
     p->in.push_back(x.dim(p->first + d));
     p->out.push_back(out[p->first + d]);
   }
@@ -118,7 +118,7 @@ LowerFn MaxPool(int n) {
     const Sizes& sizes = op.ResultSizes(0);
     Pool p;
     if (!Load(op, x, sizes, n, 1, 4, &p)) return {x, x};
-    if (p.places > kUnrolledPlaces) {
+    if (p.places > kPlacesMax) {
       op.Unimplemented("a window of this size");
       return {x, x};
     }
@@ -184,7 +184,7 @@ LowerFn MaxPoolBackward(int n) {
                 indices = op.Tensor(7);
     Pool p;
     if (!Load(op, x, grad.sizes, n, 2, 5, &p)) return {x};
-    if (p.places > kUnrolledPlaces || indices.sizes != grad.sizes) {
+    if (p.places > kPlacesMax || indices.sizes != grad.sizes) {
       op.Unimplemented("a window of this size");
       return {x};
     }
@@ -265,7 +265,7 @@ LowerFn AvgPoolBackward(int n) {
     const Value x = op.Tensor(1), grad = b.Convert(op.Tensor(0), OpMath(x.dtype));
     Pool p;
     if (!Load(op, x, grad.sizes, n, 2, -1, &p)) return {x};
-    if (p.places > kUnrolledPlaces) {
+    if (p.places > kPlacesMax) {
       op.Unimplemented("a window of this size");
       return {x};
     }
