@@ -15,6 +15,8 @@ namespace neurond {
 namespace {
 
 using lowering::Builder;
+using lowering::kNameBytesMax;
+using lowering::kStackBytesMax;
 using lowering::Module;
 using lowering::Op;
 using lowering::OpTable;
