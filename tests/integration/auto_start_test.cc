@@ -17,7 +17,7 @@ namespace {
 class AutoStartTest : public DaemonTest {
  protected:
   std::string ProbeCommand() const {
-    std::string command = std::string(std::getenv("RING_PROBE")) + " " + socket() + " " + daemon_;
+    std::string command = std::string(RING_PROBE) + " " + socket() + " " + daemon_;
     for (const std::string& argument : daemon_args_) command += " '" + argument + "'";
     return command;
   }
@@ -79,6 +79,7 @@ TEST_F(AutoStartTest, TheDaemonHoldsNobodysOutput) {
 }
 
 TEST_F(AutoStartTest, TheDaemonIsDetached) {
+  setenv("NEUROND_TEST_SECRET", "1", 1);
   auto client = Connect();
   ASSERT_NE(client, nullptr);
   const std::string proc = "/proc/" + std::to_string(client->daemon_pid());

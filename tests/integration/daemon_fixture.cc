@@ -13,20 +13,11 @@
 #include "neurond/v1/program.pb.h"
 
 namespace neurond::client {
-namespace {
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-}  // namespace
-
-DaemonTest::DaemonTest() : daemon_(Environment("NEUROND")) {
+DaemonTest::DaemonTest() : daemon_(DAEMON_UNDER_TEST) {
   char name[] = "/tmp/neurond-test-XXXXXX";
   directory_ = mkdtemp(name);
   daemon_args_ = {"--plugin",
-                  Environment("NEURON_PJRT_PLUGIN"),
+                  PLUGIN_UNDER_TEST,
                   "--cache-dir",
                   directory_ + "/cache",
                   "--devices",

@@ -1,7 +1,7 @@
 // A real daemon on a temporary socket, started by the client as a user's first `import torch`
 // would.
 //
-// The daemon under test is $NEUROND (set by CMake), its plugin $NEURON_PJRT_PLUGIN. It ends with
+// CMake names the daemon and its plugin (DAEMON_UNDER_TEST, PLUGIN_UNDER_TEST). The daemon ends with
 // the fixture.
 
 #ifndef NEUROND_TESTS_INTEGRATION_DAEMON_FIXTURE_H_

@@ -10,6 +10,7 @@
 #include <ATen/ops/clone_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/view_as_real.h>
 #include <torch/library.h>
 
 #include "client/torch/csrc/buffer.h"
@@ -68,6 +69,16 @@ void WriteDense(const at::Tensor& dst, const void* data) {
 at::Tensor Bare(const at::Tensor& tensor) {
   at::Tensor bare = tensor.is_conj() ? at::_conj(tensor) : tensor;
   return bare.is_neg() ? at::_neg_view(bare) : bare;
+}
+
+// A dtype that programs compute in float32: a copy must move its bytes.
+bool IsDouble(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kDouble || tensor.scalar_type() == at::kComplexDouble;
+}
+
+// The same elements as int64, a complex one as two.
+at::Tensor AsWords(const at::Tensor& tensor) {
+  return (tensor.is_complex() ? at::view_as_real(tensor) : tensor).view(at::kLong);
 }
 
 at::Tensor DenseOnDevice(const at::Tensor& src) {
@@ -177,7 +188,8 @@ at::Tensor ToCopy(const at::Tensor& self, std::optional<c10::ScalarType> dtype,
                   std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                   std::optional<bool> pin_memory, bool non_blocking,
                   std::optional<c10::MemoryFormat> format) {
-  const bool known = ToRing(self.scalar_type()) != ring::DType::kInvalid &&
+  const bool bytes_alone = IsDouble(self) && dtype.value_or(self.scalar_type()) == self.scalar_type();
+  const bool known = !bytes_alone && ToRing(self.scalar_type()) != ring::DType::kInvalid &&
                      (!dtype.has_value() || ToRing(*dtype) != ring::DType::kInvalid);
   if (!known || self.numel() == 0 || !SameDevice(self, device) ||
       c10::layout_or_default(layout) != c10::kStrided) {
@@ -193,7 +205,7 @@ at::Tensor ToCopy(const at::Tensor& self, std::optional<c10::ScalarType> dtype,
 }
 
 at::Tensor Clone(const at::Tensor& self, std::optional<c10::MemoryFormat> format) {
-  if (ToRing(self.scalar_type()) == ring::DType::kInvalid || self.numel() == 0) {
+  if (ToRing(self.scalar_type()) == ring::DType::kInvalid || self.numel() == 0 || IsDouble(self)) {
     return at::native::clone(self, format);
   }
   static OpInfo& op = OpInfo::Named("aten::clone", "");
@@ -223,6 +235,11 @@ void CopyOnDevice(const at::Tensor& dst, const at::Tensor& src) {
       return;
     }
     CopyUp(Download(src), dst);
+    return;
+  }
+  if (IsDouble(src) && dst.scalar_type() == src.scalar_type() && dst.is_conj() == src.is_conj() &&
+      dst.is_neg() == src.is_neg()) {
+    CopyOnDevice(AsWords(Bare(dst)), AsWords(Bare(src)));
     return;
   }
   static OpInfo& op = OpInfo::Named("aten::copy_", "");

@@ -9,6 +9,7 @@
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/transformers/attention.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/eq.h>
 #include <torch/library.h>
@@ -102,23 +103,38 @@ bool Equal(const at::Tensor& self, const at::Tensor& other) {
   return self.numel() == 0 || at::all(at::eq(self, other)).item<bool>();
 }
 
+// (batch, heads, length, width) for all three, none empty; with `grouped`, several heads of the
+// query share one of the key and value. Sizes may be symbolic.
+bool IsPlainAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                      bool grouped) {
+  if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) {
+    return false;
+  }
+  for (const int64_t dim : {0, 1, 2, 3}) {
+    if (query.sym_size(dim) == 0 || key.sym_size(dim) == 0 || value.sym_size(dim) == 0) {
+      return false;
+    }
+  }
+  const bool heads = query.sym_size(1) == key.sym_size(1) ||
+                     (grouped && query.sym_size(1) % key.sym_size(1) == 0);
+  return heads && key.sym_size(1) == value.sym_size(1) && query.sym_size(0) == key.sym_size(0) &&
+         query.sym_size(0) == value.sym_size(0) && key.sym_size(2) == value.sym_size(2) &&
+         query.sym_size(3) == key.sym_size(3);
+}
+
 // Attention is one op of the lowering; torch takes its math path when the user forbids fused
-// kernels by sdpa_kernel(MATH), for nested or oddly shaped inputs, and for dtypes without a fused
-// form.
+// kernels by sdpa_kernel(MATH), for dropout, for nested or oddly shaped inputs, and for dtypes
+// without a fused form.
 int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                        const std::optional<at::Tensor>& mask, double /*dropout*/, bool /*causal*/,
+                        const std::optional<at::Tensor>& mask, double dropout, bool /*causal*/,
                         std::optional<double> /*scale*/, bool enable_gqa) {
   const auto& context = at::globalContext();
   const bool fused_allowed = context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP();
-  const bool shaped = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 &&
-                      query.size(-1) == key.size(-1) && query.size(0) == key.size(0) &&
-                      key.size(0) == value.size(0) && query.size(0) > 0 && query.size(-2) > 0 &&
-                      key.size(-2) > 0 && query.size(-1) > 0 && value.size(-1) == query.size(-1);
-  const bool heads = query.dim() == 4 && key.dim() == 4 && query.size(1) == key.size(1);
   const bool dtype = query.scalar_type() == at::kFloat || query.scalar_type() == at::kBFloat16 ||
                      query.scalar_type() == at::kHalf;
   const bool mask_has_grad = mask.has_value() && mask->defined() && mask->requires_grad();
-  if (fused_allowed && shaped && heads && dtype && !enable_gqa && !mask_has_grad) {
+  if (fused_allowed && dtype && dropout == 0 && !mask_has_grad &&
+      IsPlainAttention(query, key, value, enable_gqa)) {
     return static_cast<int64_t>(at::SDPBackend::overrideable);
   }
   return static_cast<int64_t>(at::SDPBackend::math);
@@ -158,6 +174,7 @@ void RegisterExplicitOps() {
                                             c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   library->impl("equal", TORCH_FN(Equal));
   library->impl("_fused_sdp_choice", TORCH_FN(ChooseAttention));
+  at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&ChooseAttention);
   library->impl("convolution_overrideable", TORCH_FN(ConvolutionOverrideable));
   library->impl("convolution_backward_overrideable", TORCH_FN(ConvolutionBackwardOverrideable));
 }

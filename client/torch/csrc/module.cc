@@ -11,6 +11,7 @@
 #include "client/torch/csrc/generator.h"
 #include "client/torch/csrc/graph.h"
 #include "client/torch/csrc/memory.h"
+#include "client/torch/csrc/origin.h"
 #include "client/torch/csrc/miss.h"
 #include "client/torch/csrc/op_info.h"
 #include "client/torch/csrc/python.h"
@@ -97,11 +98,14 @@ PyObject* Configure(PyObject* /*self*/, PyObject* args) {
   });
 }
 
-PyObject* Register(PyObject* /*self*/, PyObject* /*args*/) {
-  return Guarded([] {
+PyObject* Register(PyObject* /*self*/, PyObject* args) {
+  return Guarded([&] {
+    const char *torch = nullptr, *package = nullptr;
+    Arguments(args, "ss", &torch, &package);
     static bool done = false;
     if (!done) {
       done = true;
+      SetOwnFolders({torch, package});
       RegisterAllocator();
       RegisterHostAllocator();
       RegisterGuardAndHooks();
@@ -375,7 +379,9 @@ PyObject* SetGenerator(PyObject* /*self*/, PyObject* args) {
 
 PyMethodDef kMethods[] = {
     {"configure", Configure, METH_VARARGS, "configure(daemon_path, daemon_args, client_build)"},
-    {"register", Register, METH_NOARGS, "Registers the device with torch; once."},
+    {"register", Register, METH_VARARGS,
+     "register(torch_folder, package_folder): registers the device with torch; once. Lines below "
+     "these folders are never named as the user's."},
     {"set_tracer", SetTracerPy, METH_O, "set_tracer(fn): see client/torch/README.md"},
     {"register_graph", RegisterGraphPy, METH_VARARGS,
      "register_graph(content_hash, mutated) -> int"},

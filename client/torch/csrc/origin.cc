@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -34,6 +35,11 @@ CodeTable& Codes() {
   return *table;
 }
 
+std::vector<std::string>& OwnFolders() {
+  static auto* folders = new std::vector<std::string>();
+  return *folders;
+}
+
 bool IsTorchFile(PyObject* code) {
   PyObject* name = reinterpret_cast<PyCodeObject*>(code)->co_filename;
   const char* text = name != nullptr && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
@@ -42,8 +48,9 @@ bool IsTorchFile(PyObject* code) {
     return false;
   }
   const std::string_view file(text);
-  return file.find("/torch/") != std::string_view::npos ||
-         file.find("/torch_neuronx/") != std::string_view::npos || file.starts_with("<frozen");
+  const auto holds = [file](const std::string& folder) { return file.starts_with(folder); };
+  return file.starts_with("<frozen") ||
+         std::any_of(OwnFolders().begin(), OwnFolders().end(), holds);
 }
 
 // First sight of a code object: takes the GIL and a reference.
@@ -135,6 +142,8 @@ uint64_t ForwardOrigin() {
 }
 
 }  // namespace
+
+void SetOwnFolders(std::vector<std::string> folders) { OwnFolders() = std::move(folders); }
 
 uint64_t CurrentOrigin() {
   PythonFrame* frame = InnermostFrame();

@@ -14,8 +14,13 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace neurond::shim {
+
+// Frames of files below these folders ("/x/torch/") are never a user's line. Set once, before the
+// first submission.
+void SetOwnFolders(std::vector<std::string> folders);
 
 // 0: unknown.
 uint64_t CurrentOrigin();

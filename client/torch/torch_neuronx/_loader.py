@@ -21,7 +21,7 @@ def load() -> None:
     from . import _C
 
     _C.configure(_daemon_path(), _daemon_args(), _client_build(_C.__binary_file__))
-    _C.register()
+    _C.register(*(f"{pathlib.Path(file).parent}/" for file in (torch.__file__, __file__)))
     _C.set_tracer(_trace)
     from . import neuron
 
@@ -73,7 +73,7 @@ def _client_build(binary: str) -> str:
     """Names this build of tracer, shim and torch: what one build traced, another never runs."""
     digest = hashlib.sha256(torch.__version__.encode())
     digest.update(pathlib.Path(binary).read_bytes())
-    for path in sorted((pathlib.Path(__file__).parent / "_trace").glob("*.py")):
+    for path in sorted(pathlib.Path(__file__).parent.rglob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:32]
 
