@@ -103,10 +103,11 @@ class Recorder(TorchDispatchMode):
         return out
 
     def _record(self, func, args, kwargs, out) -> None:
-        results = flatten_results(out)
-        if not any(isinstance(r, torch.Tensor) for r in results):
-            if results and not all(r is None for r in results):
-                return  # sizes and the like: a number, known now
+        # What is no tensor is a size or the like: a number, known now.
+        values = flatten_results(out)
+        results = [r if isinstance(r, torch.Tensor) else None for r in values]
+        if all(r is None for r in results) and any(v is not None for v in values):
+            return
         encoded = [self.encode(a, func) for a in schema_args(func, args, kwargs)]
         if func in IDENTITY:
             self.bind(out, encoded[0])
