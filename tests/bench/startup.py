@@ -24,7 +24,11 @@ loss.backward()
 loss.item()
 print(json.dumps({"import": imported - start, "step": time.perf_counter() - imported}))
 """
-IDLE = "import torch; print((torch.ones(4, device='neuron') + 1).sum().item(), flush=True); input()"
+IDLE = """
+import sys, torch
+print((torch.ones(4, device='neuron') + 1).sum().item(), flush=True)
+sys.stdin.read()
+"""
 
 
 def _job(home: Home) -> dict:
