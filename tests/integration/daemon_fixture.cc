@@ -16,14 +16,9 @@ namespace neurond::client {
 DaemonTest::DaemonTest() : daemon_(DAEMON_UNDER_TEST) {
   char name[] = "/tmp/neurond-test-XXXXXX";
   directory_ = mkdtemp(name);
-  daemon_args_ = {"--plugin",
-                  PLUGIN_UNDER_TEST,
-                  "--cache-dir",
-                  directory_ + "/cache",
-                  "--devices",
-                  "2",
-                  "--idle-exit-seconds",
-                  "60"};
+  daemon_args_ = {
+      "--plugin", PLUGIN_UNDER_TEST,     "--cache-dir", directory_ + "/cache", "--devices",
+      "2",        "--idle-exit-seconds", "60"};
 }
 
 DaemonTest::~DaemonTest() {

@@ -1,8 +1,8 @@
 // A real daemon on a temporary socket, started by the client as a user's first `import torch`
 // would.
 //
-// CMake names the daemon and its plugin (DAEMON_UNDER_TEST, PLUGIN_UNDER_TEST). The daemon ends with
-// the fixture.
+// CMake names the daemon and its plugin (DAEMON_UNDER_TEST, PLUGIN_UNDER_TEST). The daemon ends
+// with the fixture.
 
 #ifndef NEUROND_TESTS_INTEGRATION_DAEMON_FIXTURE_H_
 #define NEUROND_TESTS_INTEGRATION_DAEMON_FIXTURE_H_

@@ -188,7 +188,8 @@ at::Tensor ToCopy(const at::Tensor& self, std::optional<c10::ScalarType> dtype,
                   std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                   std::optional<bool> pin_memory, bool non_blocking,
                   std::optional<c10::MemoryFormat> format) {
-  const bool bytes_alone = IsDouble(self) && dtype.value_or(self.scalar_type()) == self.scalar_type();
+  const bool bytes_alone =
+      IsDouble(self) && dtype.value_or(self.scalar_type()) == self.scalar_type();
   const bool known = !bytes_alone && ToRing(self.scalar_type()) != ring::DType::kInvalid &&
                      (!dtype.has_value() || ToRing(*dtype) != ring::DType::kInvalid);
   if (!known || self.numel() == 0 || !SameDevice(self, device) ||

@@ -115,8 +115,8 @@ bool IsPlainAttention(const at::Tensor& query, const at::Tensor& key, const at::
       return false;
     }
   }
-  const bool heads = query.sym_size(1) == key.sym_size(1) ||
-                     (grouped && query.sym_size(1) % key.sym_size(1) == 0);
+  const bool heads =
+      query.sym_size(1) == key.sym_size(1) || (grouped && query.sym_size(1) % key.sym_size(1) == 0);
   return heads && key.sym_size(1) == value.sym_size(1) && query.sym_size(0) == key.sym_size(0) &&
          query.sym_size(0) == value.sym_size(0) && key.sym_size(2) == value.sym_size(2) &&
          query.sym_size(3) == key.sym_size(3);
