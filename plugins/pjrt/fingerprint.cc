@@ -5,12 +5,14 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -56,19 +58,25 @@ std::string Identity(const std::string& path, const struct stat& info) {
                       info.st_ctim.tv_nsec, " ", path);
 }
 
+// The content of a kept file; its last line tells a damaged one.
+std::string KeptText(const std::string& identity, const std::string& hash) {
+  const std::string text = absl::StrCat(identity, "\n", hash, "\n");
+  return absl::StrCat(text, Hex(XXH3_128bits(text.data(), text.size())), "\n");
+}
+
 std::string KeptHash(const std::string& kept, const std::string& identity) {
   std::ifstream in(kept);
-  std::string line;
-  std::string hash;
-  if (!std::getline(in, line) || line != identity || !std::getline(in, hash)) return "";
-  return hash.size() == 32 ? hash : "";
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  const std::string hash =
+      text.size() > identity.size() + 33 ? text.substr(identity.size() + 1, 32) : "";
+  return text == KeptText(identity, hash) ? hash : "";
 }
 
 void Keep(const std::string& kept, const std::string& identity, const std::string& hash) {
   std::string temporary = kept + ".XXXXXX";
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return;
-  const std::string text = absl::StrCat(identity, "\n", hash, "\n");
+  const std::string text = KeptText(identity, hash);
   const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   close(fd);
   if (!written || rename(temporary.c_str(), kept.c_str()) != 0) unlink(temporary.c_str());
@@ -93,6 +101,13 @@ absl::StatusOr<std::string> FileFingerprint(const std::string& path,
   absl::StatusOr<std::string> hash = HashContent(path, fd);
   if (hash.ok()) Keep(kept, identity, *hash);
   return hash;
+}
+
+std::string CompileEnvironment() {
+  setenv("PJRT_NPROC", absl::StrCat(std::max(1u, std::thread::hardware_concurrency())).c_str(), /*overwrite=*/0);
+  std::string text = absl::StrCat("PJRT_NPROC=", std::getenv("PJRT_NPROC"));
+  if (const char* flags = std::getenv("XLA_FLAGS")) absl::StrAppend(&text, " XLA_FLAGS=", flags);
+  return text;
 }
 
 }  // namespace neurond::pjrt

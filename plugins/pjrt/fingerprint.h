@@ -1,4 +1,5 @@
-// What names a build of a plugin library: a hash of the file's content.
+// What names a build of a plugin library: a hash of the file's content. And what its compiler reads
+// of the process around it.
 //
 // Lifetime: a library of 200 MB takes some 50 ms to hash, so the hash may be kept in a file, with
 // the path, inode, size and change time that it belongs to. A kept hash that does not match
@@ -18,6 +19,11 @@ namespace neurond::pjrt {
 // nowhere.
 absl::StatusOr<std::string> FileFingerprint(const std::string& path,
                                             const std::string& keep_directory);
+
+// "PJRT_NPROC=4 XLA_FLAGS=...": the variables that XLA reads when it makes a client or compiles. The
+// CPU compiler divides loops by the number of its threads: where nobody has fixed that number, this
+// sets it to the CPUs that the process may use, for child processes too, which may find others.
+std::string CompileEnvironment();
 
 }  // namespace neurond::pjrt
 

@@ -69,6 +69,8 @@ absl::Status CheckElements(DType dtype, int64_t elements) {
 // keep it.
 constexpr absl::string_view kCpuOptions = "xla_cpu_enable_fast_min_max=false";
 
+constexpr absl::string_view kDeviceCountOption = "cpu_device_count";
+
 PjrtBuffer& AsPjrt(DeviceBuffer& buffer) { return static_cast<PjrtBuffer&>(buffer); }
 
 }  // namespace
@@ -92,6 +94,11 @@ PjrtPlugin::~PjrtPlugin() {
 }
 
 absl::Status PjrtPlugin::CreateClient(const PjrtOptions& options) {
+  environment_ = CompileEnvironment();  // as the library is about to see it
+  for (const auto& [name, value] : options.create_options) {
+    // Executables are compiled for one device and run on any: a worker has one.
+    if (name != kDeviceCountOption) absl::StrAppend(&environment_, " ", name, "=", value);
+  }
   keep_directory_ = options.keep_directory;
   library_path_ = options.path;
   Dl_info info;  // the file that dlopen found, which `path` may leave open
@@ -154,7 +161,8 @@ std::string PjrtPlugin::fingerprint() const {
       spdlog::warn("no executable can be cached: {}", std::string(hash.status().message()));
       hash = absl::StrCat("unreadable-", getpid(), "-", time(nullptr));  // meets nobody's entry
     }
-    fingerprint_ = absl::StrCat("pjrt-", api_.version(), "-", *hash, "-", kCpuOptions);
+    fingerprint_ = absl::StrCat("pjrt-", api_.version(), "-", *hash, "-", kCpuOptions, "-",
+                                environment_);
   });
   return fingerprint_;
 }

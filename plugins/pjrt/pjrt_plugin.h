@@ -84,6 +84,7 @@ class PjrtPlugin final : public Plugin {
   std::string name_;
   std::string library_path_;
   std::string keep_directory_;
+  std::string environment_;  // what a compile depends on beside the library and the module
   std::vector<PJRT_Device*> devices_;
   std::vector<DeviceTraits> traits_;
   std::atomic<bool> can_serialize_;  // cleared when the library turns out not to

@@ -306,7 +306,8 @@ struct HelloFrame {
   uint32_t pid;
   uint32_t build_id_bytes;  // the daemon build the client was built with; empty: any
   uint32_t settings_bytes;  // lines "NAME=value": NEURON_RT_VISIBLE_CORES, NEURON_RT_NUM_CORES,
-                            // NEURON_PROCESS_TAG, NEURON_FLOAT64, client_build (alias cache id)
+                            // NEURON_PROCESS_TAG, NEURON_FLOAT64, client_build (keys of another
+                            // client_build, or of another user, are never met)
 };
 struct HelloReplyFrame {
   uint16_t abi;
@@ -321,11 +322,12 @@ struct LookupFrame {
   uint32_t reserved;
 };
 struct LookupReplyFrame {  // status NOT_FOUND when unknown
-  uint64_t program;
+  uint64_t program;     // 0: the key was remembered without one
   uint32_t meta_bytes;  // the client's own bytes, as it gave them in kDefine
   uint32_t reserved;
 };
-struct DefineFrame {  // key_bytes == 0: not remembered under a key
+struct DefineFrame {  // key_bytes == 0: not remembered under a key; program_bytes == 0: the key is
+                      // remembered without a Program (the client knows that there is none)
   uint32_t key_bytes;
   uint32_t meta_bytes;
   uint64_t program_bytes;  // neurond.v1.Program

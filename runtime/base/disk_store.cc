@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -95,22 +96,51 @@ void DiskStore::Reject(const std::string& path, std::string_view why) {
   unlink(path.c_str());
 }
 
+void DiskStore::Use(const Hash128& key) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  used_.insert(key);
+}
+
 std::optional<std::string> DiskStore::Read(const Hash128& key) {
   if (directory_.empty()) return std::nullopt;
-  const std::string path = PathOf(key);
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) return std::nullopt;
-  DiskHeader header;
-  struct stat info;
-  if (fstat(file.get(), &info) != 0 || !ReadAll(file.get(), &header, sizeof(header))) {
-    Reject(path, "truncated");
+  std::optional<std::string> blob = ReadFile(key, PathOf(key));
+  if (blob) Use(key);
+  return blob;
+}
+
+std::optional<std::string> DiskStore::ReadFile(const Hash128& key, const std::string& path) {
+  // Without O_NONBLOCK a pipe in the file's place would hold the reader for ever.
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) {
+    if (errno != ENOENT && !unreadable_told_.exchange(true)) {
+      spdlog::warn("cache: cannot read {}: {}; further ones are not told", path,
+                   std::strerror(errno));
+    }
     return std::nullopt;
   }
-  if (header.magic != kDiskMagic || header.key[0] != key.high || header.key[1] != key.low) {
+  DiskHeader header;
+  struct stat info;
+  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) ||
+      !ReadAll(file.get(), &header, sizeof(header))) {
+    Reject(path, "truncated or no file");
+    return std::nullopt;
+  }
+  if (header.magic != kDiskMagic) {
+    Reject(path, "not an entry");
+    return std::nullopt;
+  }
+  if (header.version != kDiskVersion) {
+    spdlog::info("cache: {} has version {}, not {}", path, header.version, kDiskVersion);
+    return std::nullopt;
+  }
+  if (header.key[0] != key.high || header.key[1] != key.low) {
     Reject(path, "not an entry of this key");
     return std::nullopt;
   }
-  if (header.version != kDiskVersion || header.tag != tag_) return std::nullopt;  // another build's
+  if (header.tag != tag_) {
+    spdlog::debug("cache: {} is another build's", path);
+    return std::nullopt;
+  }
   if (header.packed_bytes != static_cast<uint64_t>(info.st_size) - sizeof(header) ||
       header.packed_bytes > static_cast<uint64_t>(kDiskEntryBytesMax) ||
       header.raw_bytes > static_cast<uint64_t>(kDiskEntryBytesMax)) {
@@ -185,6 +215,7 @@ void DiskStore::Write(const Hash128& key, std::string_view blob) {
     return;
   }
   std::lock_guard<std::mutex> lock(mutex_);
+  used_.insert(key);
   if (!scanned_) {
     ScanLocked(false);
   } else {
@@ -201,6 +232,7 @@ void DiskStore::Scan() {
 
 void DiskStore::ScanLocked(bool evict) {
   struct Entry {
+    bool used;
     fs::file_time_type touched;
     int64_t bytes;
     fs::path path;
@@ -221,7 +253,8 @@ void DiskStore::ScanLocked(bool evict) {
       if (gone) continue;
       const std::string name = file->path().filename().string();
       if (name.ends_with(suffix_)) {
-        files.push_back({touched, size, file->path()});
+        const std::optional<Hash128> key = Hash128::FromHex(name.substr(0, 32));
+        files.push_back({key && used_.contains(*key), touched, size, file->path()});
         bytes += size;
       } else if (name.ends_with(".tmp") && now - touched > kAbandonedAfter) {
         fs::remove(file->path(), gone);  // a writer died
@@ -231,7 +264,9 @@ void DiskStore::ScanLocked(bool evict) {
   scanned_ = true;
   if (evict && bytes > bytes_max_) {
     std::sort(files.begin(), files.end(),
-              [](const Entry& a, const Entry& b) { return a.touched < b.touched; });
+              [](const Entry& a, const Entry& b) {
+                return std::tie(a.used, a.touched) < std::tie(b.used, b.touched);
+              });
     size_t next = 0;
     while (next < files.size() && bytes > bytes_max_ / 10 * 9) {
       std::error_code gone;

@@ -7,10 +7,11 @@
 //     +-----------------------------------------------------------------+
 //
 // A file is written under a temporary name and renamed, so nobody sees half of one; several
-// processes may share the directory. A file of another `tag` (another build, another plugin) is a
-// miss. A short, long, flipped or foreign file is a miss, a log line and a count, and is removed.
-// Reading touches the file's modification time; when a write brings the store over its bound, the
-// files touched longest ago go until nine tenths of the bound are left.
+// processes may share the directory. A file of another `tag` (another build, another plugin) or
+// another kDiskVersion is a miss. A short, long, flipped or foreign file is a miss, a log line and a
+// count, and is removed. What cannot be opened is a miss and a log line. Reading touches the file's
+// modification time; when a write brings the store over its bound, the files touched longest ago go
+// until nine tenths of the bound are left, those that this process uses (has read or written) last.
 //
 // Thread-safety: all methods, from any thread; they block on the disk.
 
@@ -25,6 +26,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/container/flat_hash_set.h"
 #include "runtime/base/hash.h"
 
 namespace neurond {
@@ -68,6 +70,9 @@ class DiskStore {
 
  private:
   std::string PathOf(const Hash128& key) const;
+  // The whole file, checked; nullopt: a miss, told as it deserves.
+  std::optional<std::string> ReadFile(const Hash128& key, const std::string& path);
+  void Use(const Hash128& key);
   bool WriteFile(const std::string& path, const DiskHeader& header, std::string_view packed);
   void Reject(const std::string& path, std::string_view why);
   void ScanLocked(bool evict);
@@ -76,9 +81,11 @@ class DiskStore {
   const std::string suffix_;
   const uint64_t tag_;
   const int64_t bytes_max_;
+  std::atomic<bool> unreadable_told_ = false;
   std::atomic<int64_t> corrupt_ = 0;
   std::atomic<int64_t> temporaries_ = 0;
   mutable std::mutex mutex_;  // of what follows; held during a scan
+  absl::flat_hash_set<Hash128> used_;
   bool scanned_ = false;
   int64_t entries_ = 0;
   int64_t bytes_ = 0;

@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <charconv>
 #include <memory>
 
 namespace neurond {
@@ -19,6 +20,18 @@ std::string Hash128::Hex() const {
     text[31 - i] = kDigits[(low >> (4 * i)) & 15];
   }
   return text;
+}
+
+std::optional<Hash128> Hash128::FromHex(std::string_view hex) {
+  Hash128 hash;
+  const auto read = [](std::string_view digits, uint64_t* number) {
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), *number, 16);
+    return error == std::errc() && end == digits.data() + digits.size();
+  };
+  if (hex.size() != 32 || !read(hex.substr(0, 16), &hash.high) || !read(hex.substr(16), &hash.low))
+    return std::nullopt;
+  return hash;
 }
 
 Hash128 HashBytes(std::string_view bytes) { return From(XXH3_128bits(bytes.data(), bytes.size())); }

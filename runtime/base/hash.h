@@ -8,6 +8,7 @@
 #define NEUROND_RUNTIME_BASE_HASH_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ struct Hash128 {
   uint64_t low = 0;
   bool operator==(const Hash128&) const = default;
   std::string Hex() const;  // 32 digits
+  static std::optional<Hash128> FromHex(std::string_view hex);
 
   template <typename H>
   friend H AbslHashValue(H h, const Hash128& hash) {

@@ -66,6 +66,13 @@ inline constexpr int64_t kScriptSlowMsMax = 600'000;
 inline constexpr int64_t kDiskEntryBytesMax = int64_t{1} << 30;
 // Lowered Programs and aliases on disk; an eager op takes about 2 KiB.
 inline constexpr int64_t kProgramDiskBytesMax = int64_t{2} << 30;
+// Key or client metadata of one alias: a fused optimizer over 10,000 tensors has some MB. A larger
+// one is not remembered.
+inline constexpr int64_t kAliasBytesMax = int64_t{16} << 20;
+// Aliases in memory, and their bytes in all; beyond either all are dropped, and read from disk
+// again.
+inline constexpr int64_t kAliasesMax = 65536;
+inline constexpr int64_t kAliasMemoryBytesMax = int64_t{256} << 20;
 // Tries of a compile that failed for a reason that may not repeat, per key and process.
 inline constexpr int kCompileTriesMax = 3;
 

@@ -76,8 +76,8 @@ class Plugin {
   virtual ~Plugin() = default;
 
   virtual std::string name() const = 0;
-  // Changes whenever a serialized executable of another build could not be loaded: sha256 of the
-  // library, API version.
+  // Changes with everything but module and options that an executable depends on: the library's
+  // content and API version, its own options, what its compiler reads of the process.
   virtual std::string fingerprint() const = 0;
   virtual int device_count() const = 0;
   virtual const DeviceTraits& traits(int device) const = 0;

@@ -70,6 +70,7 @@ class CacheState : public std::enable_shared_from_this<CacheState> {
   mutable std::mutex mutex_;
   absl::flat_hash_map<Hash128, EntryPtr> entries_;
   ExecutableCacheCounters counters_;
+  std::mutex compile_here_mutex_;
   std::mutex queue_mutex_;  // only between Stop and answers of the Compiler
   std::unique_ptr<WorkQueue> queue_;
 };
@@ -152,11 +153,15 @@ bool CacheState::LoadFromDisk(ExecutableEntry& entry) {
 }
 
 void CacheState::CompileHere(ExecutableEntry& entry) {
-  const auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<LoadedExecutablePtr> loaded =
-      plugin_.CompileAndLoad(entry.module(), options_.options);
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  absl::StatusOr<LoadedExecutablePtr> loaded;
+  double seconds = 0;
+  {
+    // One at a time: not every library's compiler is safe on two threads of a process.
+    std::lock_guard<std::mutex> alone(compile_here_mutex_);
+    const auto start = std::chrono::steady_clock::now();
+    loaded = plugin_.CompileAndLoad(entry.module(), options_.options);
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
   {
     std::lock_guard<std::mutex> lock(mutex_);
     ++counters_.compiles;

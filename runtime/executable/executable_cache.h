@@ -1,7 +1,8 @@
 // Executables by content: in memory, then on disk, then compiled. At most one load or compile at a
 // time per key, whoever asks.
 //
-// The key is a 128-bit hash of {module text, plugin fingerprint, options, CPU features}. On disk an
+// The key is a 128-bit hash of {module text, plugin fingerprint, options, CPU features}; the
+// fingerprint names whatever else the plugin's compiler depends on. On disk an
 // entry is <directory>/<2 hex>/<32 hex>.nexe: header {magic, version, key, sizes, checksum},
 // zstd-compressed serialized executable; written to a temporary name and renamed, evicted
 // oldest-used first over `disk_bytes_max`, safe to delete at any time. A corrupt entry is a miss

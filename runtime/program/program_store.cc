@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -28,13 +29,16 @@ std::string PackProgram(std::string_view bytes, const Program& program) {
   return writer.Take();
 }
 
-// An alias's file: key, client metadata, Program bytes' hash.
-std::string PackAlias(std::string_view key, std::string_view meta, const Hash128& program) {
+// An alias's file: key, client metadata, whether there is a Program, its bytes' hash.
+std::string PackAlias(std::string_view key, std::string_view meta,
+                      const StoredProgramPtr& program) {
+  const Hash128 hash = program == nullptr ? Hash128{} : program->hash;
   ByteWriter writer;
   writer.Text(key);
   writer.Text(meta);
-  writer.Number(static_cast<int64_t>(program.high));
-  writer.Number(static_cast<int64_t>(program.low));
+  writer.Number(program != nullptr);
+  writer.Number(static_cast<int64_t>(hash.high));
+  writer.Number(static_cast<int64_t>(hash.low));
   return writer.Take();
 }
 
@@ -52,8 +56,8 @@ class DiskProgramStore final : public ProgramStore {
   absl::StatusOr<StoredProgramPtr> Define(std::string_view bytes, const Decode& decode) override;
   absl::StatusOr<StoredProgramPtr> DefineModule(Program program) override;
   absl::StatusOr<Known> Lookup(std::string_view key) override;
-  void Remember(std::string_view key, std::string_view meta, const StoredProgramPtr& program,
-                std::string_view bytes) override;
+  void Remember(std::string_view key, std::string_view meta,
+                const StoredProgramPtr& program) override;
   StoredProgramPtr Find(uint64_t id) const override;
   ProgramStoreCounters counters() const override;
 
@@ -68,6 +72,7 @@ class DiskProgramStore final : public ProgramStore {
     StoredProgramPtr program;
   };
   using Make = std::function<absl::StatusOr<Program>()>;
+  enum class Source { kGraph, kModule };
 
   static std::string Folder(const std::string& directory, std::string_view name) {
     return directory.empty() ? directory : Cat(directory, "/", name);
@@ -76,12 +81,12 @@ class DiskProgramStore final : public ProgramStore {
   // The Program with these bytes; `make` is run by one caller at a time per Program, the others
   // wait for it.
   absl::StatusOr<StoredProgramPtr> GetOrMake(const Hash128& hash, std::string_view bytes,
-                                             const Make& make, bool persist);
+                                             const Make& make, Source source);
   std::optional<Program> ReadProgram(const Hash128& hash, std::string_view bytes);
   absl::StatusOr<Known> ReadAlias(const Hash128& hash, std::string_view key);
   // The Program that a file or the memory has under this hash.
   StoredProgramPtr FromHash(const Hash128& hash);
-  StoredProgramPtr Store(Program program);  // mutex held
+  StoredProgramPtr Store(const Hash128& hash, Program program);  // mutex held
   void KeepAlias(const Hash128& hash, std::string_view key, std::string_view meta,
                  const StoredProgramPtr& program);
 
@@ -92,14 +97,16 @@ class DiskProgramStore final : public ProgramStore {
   std::condition_variable made_;
   absl::flat_hash_map<Hash128, Entry> by_hash_;
   absl::flat_hash_map<Hash128, Alias> aliases_;
+  int64_t alias_bytes_ = 0;
   std::vector<StoredProgramPtr> by_id_;  // id - 1
   ProgramStoreCounters counters_;
   WorkQueue writer_;  // disk writes, off the path of a miss; last, so that it ends first
 };
 
-StoredProgramPtr DiskProgramStore::Store(Program program) {
+StoredProgramPtr DiskProgramStore::Store(const Hash128& hash, Program program) {
   auto stored = std::make_shared<StoredProgram>();
   stored->id = by_id_.size() + 1;
+  stored->hash = hash;
   stored->program = std::make_shared<const Program>(std::move(program));
   if (!stored->program->empty) stored->executable = cache_.Get(*stored->program);
   by_id_.push_back(stored);
@@ -117,7 +124,8 @@ std::optional<Program> DiskProgramStore::ReadProgram(const Hash128& hash, std::s
 
 absl::StatusOr<StoredProgramPtr> DiskProgramStore::GetOrMake(const Hash128& hash,
                                                              std::string_view bytes,
-                                                             const Make& make, bool persist) {
+                                                             const Make& make, Source source) {
+  const bool persist = source == Source::kGraph;  // a module is as quickly taken in anew
   {
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
@@ -147,9 +155,9 @@ absl::StatusOr<StoredProgramPtr> DiskProgramStore::GetOrMake(const Hash128& hash
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (program.has_value()) {
-      ++(from_disk ? counters_.disk_hits : counters_.lowerings);
+      if (source == Source::kGraph) ++(from_disk ? counters_.disk_hits : counters_.lowerings);
       ++counters_.programs;
-      stored = by_hash_[hash].program = Store(*std::move(program));
+      stored = by_hash_[hash].program = Store(hash, *std::move(program));
     } else {
       ++counters_.refused;
       by_hash_.erase(hash);
@@ -178,7 +186,7 @@ absl::StatusOr<StoredProgramPtr> DiskProgramStore::Define(std::string_view bytes
         if (!graph.ok()) return graph.status();
         return Lower(*graph);
       },
-      true);
+      Source::kGraph);
 }
 
 absl::StatusOr<StoredProgramPtr> DiskProgramStore::DefineModule(Program program) {
@@ -188,7 +196,7 @@ absl::StatusOr<StoredProgramPtr> DiskProgramStore::DefineModule(Program program)
   const std::string_view parts[] = {"module", bytes};
   return GetOrMake(
       HashParts(parts), bytes, [&]() -> absl::StatusOr<Program> { return std::move(program); },
-      false);
+      Source::kModule);
 }
 
 StoredProgramPtr DiskProgramStore::FromHash(const Hash128& hash) {
@@ -210,7 +218,7 @@ StoredProgramPtr DiskProgramStore::FromHash(const Hash128& hash) {
   entry.bytes = bytes;
   ++counters_.disk_hits;
   ++counters_.programs;
-  return entry.program = Store(*std::move(program));
+  return entry.program = Store(hash, *std::move(program));
 }
 
 absl::StatusOr<ProgramStore::Known> DiskProgramStore::ReadAlias(const Hash128& hash,
@@ -220,12 +228,13 @@ absl::StatusOr<ProgramStore::Known> DiskProgramStore::ReadAlias(const Hash128& h
   ByteReader reader(*file);
   const std::string_view stored_key = reader.Text();
   const std::string meta(reader.Text());
+  const bool has_program = reader.Number() != 0;
   Hash128 program_hash;
   program_hash.high = static_cast<uint64_t>(reader.Number());
   program_hash.low = static_cast<uint64_t>(reader.Number());
   if (!reader.AtEnd() || stored_key != key) return absl::NotFoundError("unknown key");
-  StoredProgramPtr program = FromHash(program_hash);
-  if (program == nullptr) return absl::NotFoundError("unknown key");
+  StoredProgramPtr program = has_program ? FromHash(program_hash) : nullptr;
+  if (has_program && program == nullptr) return absl::NotFoundError("unknown key");
   KeepAlias(hash, key, meta, program);
   return Known{std::move(program), meta};
 }
@@ -248,15 +257,24 @@ absl::StatusOr<ProgramStore::Known> DiskProgramStore::Lookup(std::string_view ke
 
 void DiskProgramStore::KeepAlias(const Hash128& hash, std::string_view key, std::string_view meta,
                                  const StoredProgramPtr& program) {
+  const auto bytes = static_cast<int64_t>(key.size() + meta.size());
   std::lock_guard<std::mutex> lock(mutex_);
-  aliases_[hash] = {std::string(key), std::string(meta), program};
+  if (static_cast<int64_t>(aliases_.size()) >= kAliasesMax ||
+      alias_bytes_ + bytes > kAliasMemoryBytesMax) {
+    aliases_.clear();
+    alias_bytes_ = 0;
+  }
+  Alias& alias = aliases_[hash];
+  alias_bytes_ += bytes - static_cast<int64_t>(alias.key.size() + alias.meta.size());
+  alias = {std::string(key), std::string(meta), program};
 }
 
 void DiskProgramStore::Remember(std::string_view key, std::string_view meta,
-                                const StoredProgramPtr& program, std::string_view bytes) {
+                                const StoredProgramPtr& program) {
+  if (static_cast<int64_t>(std::max(key.size(), meta.size())) > kAliasBytesMax) return;
   const Hash128 hash = HashBytes(key);
   KeepAlias(hash, key, meta, program);
-  writer_.Post([this, hash, file = PackAlias(key, meta, HashBytes(bytes))] {
+  writer_.Post([this, hash, file = PackAlias(key, meta, program)] {
     aliases_disk_.Write(hash, file);
   });
 }

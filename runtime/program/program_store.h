@@ -1,11 +1,11 @@
 // Programs by content, and the persistent alias key -> (Program, client metadata).
 //
 // A Program is known by the 128-bit hash of its bytes. The alias lets a later process of the same
-// user skip tracing: the client's full key bytes (op, argument metadata, torch version, its build
-// id) lead to the Program and to the bytes the client stored with it. Both live in memory and on
-// disk (<directory>/programs, <directory>/aliases), in files that carry this daemon's build id:
-// after any change to the lowering nothing old is met. Full key bytes are compared, never only a
-// hash.
+// user skip tracing: full key bytes (user, build of the client, op, argument metadata) lead to the
+// Program and to the bytes the client stored with it; to no Program where the client remembered
+// that there is none. Both live in memory and on disk (<directory>/programs, <directory>/aliases),
+// in files that carry this daemon's build id: after any change to the lowering nothing old is met,
+// nor what the old one refused. Full key bytes are compared, never only a hash.
 //
 // Thread-safety: all methods, from any thread.
 
@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/hash.h"
 #include "runtime/executable/executable_cache.h"
 #include "runtime/program/graph.h"
 #include "runtime/program/program.h"
@@ -26,13 +27,15 @@
 namespace neurond {
 
 struct ProgramStoreCounters {
-  int64_t lowerings = 0, memory_hits = 0, disk_hits = 0, alias_hits = 0, alias_misses = 0,
-          programs = 0, refused = 0;
+  int64_t lowerings = 0;  // graphs decoded and lowered; modules have nothing to lower
+  int64_t memory_hits = 0, disk_hits = 0, alias_hits = 0, alias_misses = 0, programs = 0,
+          refused = 0;
 };
 
 // A Program a Session may execute. Ids are daemon-wide, start at 1 and are never reused.
 struct StoredProgram {
   uint64_t id = 0;
+  Hash128 hash;  // of the bytes it was defined with
   ProgramPtr program;
   ExecutablePtr executable;  // nullptr if program->empty
 };
@@ -50,13 +53,14 @@ class ProgramStore {
   virtual absl::StatusOr<StoredProgramPtr> DefineModule(Program program) = 0;
 
   struct Known {
-    StoredProgramPtr program;
+    StoredProgramPtr program;  // nullptr: remembered without one
     std::string meta;
   };
   // NOT_FOUND if unknown.
   virtual absl::StatusOr<Known> Lookup(std::string_view key) = 0;
+  // `program`: of this store, or nullptr. A key or meta over kAliasBytesMax is not kept.
   virtual void Remember(std::string_view key, std::string_view meta,
-                        const StoredProgramPtr& program, std::string_view bytes) = 0;
+                        const StoredProgramPtr& program) = 0;
 
   // nullptr if unknown.
   virtual StoredProgramPtr Find(uint64_t id) const = 0;

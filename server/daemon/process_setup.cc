@@ -26,6 +26,7 @@ void ResetInherited() {
   std::memset(&all, 0xff, sizeof(all));
   sched_setaffinity(0, sizeof(all), &all);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a failed write, not the end
   umask(077);
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {

@@ -92,7 +92,9 @@ bool RingSession::OnHello(const wire::FrameParser::Frame& frame) {
   session_ = MakeSession(*state_.devices, *state_.programs, *this, std::move(options));
   reader_ = std::make_unique<wire::RingReader>(areas_->ring_data());
   applier_ = std::make_unique<RecordApplier>(*session_, *reader_, areas_->staging());
-  requests_ = std::make_unique<RequestHandler>(state_, *session_, settings->devices);
+  requests_ = std::make_unique<RequestHandler>(
+      state_, *session_, settings->devices,
+      RequestHandler::AliasOwner{peer_.uid, settings->client_build});
   return Greet();
 }
 

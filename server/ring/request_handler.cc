@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/base/text.h"
 #include "server/daemon/stats.h"
 #include "server/wire/frame_parser.h"
 
@@ -20,6 +21,13 @@ void PutText(char (&field)[N], std::string_view text) {
 }
 
 }  // namespace
+
+RequestHandler::RequestHandler(const DaemonState& state, Session& session,
+                               std::vector<int> devices, const AliasOwner& owner)
+    : state_(state),
+      session_(session),
+      devices_(std::move(devices)),
+      alias_prefix_(Cat(owner.uid, "\n", owner.client_build, "\n")) {}
 
 bool RequestHandler::IsRequest(FrameType type) {
   switch (type) {
@@ -60,20 +68,25 @@ absl::StatusOr<std::string> RequestHandler::Handle(FrameType type, std::string_v
 absl::StatusOr<std::string> RequestHandler::Lookup(std::string_view payload) {
   absl::StatusOr<std::string_view> key = wire::DecodeLookup(payload);
   if (!key.ok()) return key.status();
-  absl::StatusOr<ProgramStore::Known> known = state_.programs->Lookup(*key);
+  absl::StatusOr<ProgramStore::Known> known = state_.programs->Lookup(AliasKey(*key));
   if (!known.ok()) return known.status();
-  const LookupReplyFrame reply{known->program->id, static_cast<uint32_t>(known->meta.size()), 0};
+  const uint64_t program = known->program == nullptr ? 0 : known->program->id;
+  const LookupReplyFrame reply{program, static_cast<uint32_t>(known->meta.size()), 0};
   return Bytes(reply) + known->meta;
 }
 
 absl::StatusOr<std::string> RequestHandler::Define(std::string_view payload) {
   absl::StatusOr<wire::Define> define = wire::DecodeDefine(payload);
   if (!define.ok()) return define.status();
+  if (define->program.empty() && !define->key.empty()) {
+    state_.programs->Remember(AliasKey(define->key), define->meta, nullptr);
+    return Bytes(DefineReplyFrame{0});
+  }
   absl::StatusOr<StoredProgramPtr> program =
       state_.programs->Define(define->program, state_.decode_program);
   if (!program.ok()) return program.status();
   if (!define->key.empty()) {
-    state_.programs->Remember(define->key, define->meta, *program, define->program);
+    state_.programs->Remember(AliasKey(define->key), define->meta, *program);
   }
   return Bytes(DefineReplyFrame{(*program)->id});
 }

@@ -20,9 +20,15 @@ namespace neurond::ring {
 
 class RequestHandler {
  public:
+  // Whose keys a session asks for and makes: another user's, or those of another build of the
+  // client, it never meets.
+  struct AliasOwner {
+    uint32_t uid = 0;
+    std::string client_build;
+  };
   // `devices`: those visible to the session, as indices into the DeviceSet.
-  RequestHandler(const DaemonState& state, Session& session, std::vector<int> devices)
-      : state_(state), session_(session), devices_(std::move(devices)) {}
+  RequestHandler(const DaemonState& state, Session& session, std::vector<int> devices,
+                 const AliasOwner& owner);
 
   // The reply's payload, for a request type that IsRequest.
   absl::StatusOr<std::string> Handle(FrameType type, std::string_view payload);
@@ -35,10 +41,12 @@ class RequestHandler {
   absl::StatusOr<std::string> TakeError(std::string_view payload);
   absl::StatusOr<std::string> EventTime(std::string_view payload);
   std::string Devices();
+  std::string AliasKey(std::string_view key) const { return alias_prefix_ + std::string(key); }
 
   const DaemonState& state_;
   Session& session_;
   const std::vector<int> devices_;
+  const std::string alias_prefix_;
 };
 
 }  // namespace neurond::ring

@@ -61,6 +61,7 @@ absl::StatusOr<SessionSettings> ParseSettings(std::string_view text, int device_
     if (name == "NEURON_RT_VISIBLE_CORES") cores = value;
     if (name == "NEURON_RT_NUM_CORES") count = value;
     if (name == "NEURON_PROCESS_TAG") settings.tag = value.substr(0, kTagBytesMax);
+    if (name == "client_build") settings.client_build = value;
   }
   if (!cores.empty()) {
     absl::StatusOr<std::vector<int>> devices = ParseCores(cores, device_count);

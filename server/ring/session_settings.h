@@ -17,6 +17,7 @@ namespace neurond::ring {
 struct SessionSettings {
   std::vector<int> devices;  // visible ones, in the order asked for
   std::string tag;           // NEURON_PROCESS_TAG
+  std::string client_build;  // names what traced the client's Programs: tracer, shim, torch
 };
 
 // NEURON_RT_VISIBLE_CORES: "0", "0-3", "0,2-3"; NEURON_RT_NUM_CORES: so many of them, the first

@@ -54,6 +54,38 @@ std::string DaemonTest::Log() const {
   return text.str();
 }
 
+std::string DaemonTest::OtherBuild() const {
+  const std::filesystem::path from(daemon_), to = std::filesystem::path(directory_) / "other";
+  std::filesystem::create_directory(to);
+  std::filesystem::copy(from, to / "neurond");
+  std::filesystem::create_symlink(from.parent_path() / "neurond-compiler",
+                                  to / "neurond-compiler");
+  const std::string hex = BuildId(daemon_);
+  std::string id;
+  for (size_t i = 0; i < hex.size(); i += 2) {
+    id += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  }
+  std::fstream file(to / "neurond", std::ios::in | std::ios::out | std::ios::binary);
+  std::string bytes(std::filesystem::file_size(to / "neurond"), '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  const size_t at = bytes.find(id);
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(static_cast<char>(id[0] ^ 0x5a));
+  return (to / "neurond").string();
+}
+
+void DaemonTest::Stop(int pid) {
+  kill(pid, SIGTERM);
+  EXPECT_TRUE(Eventually(20'000, [pid] { return !IsAlive(pid); }));
+}
+
+nlohmann::json DaemonTest::Stats(Client& client) {
+  std::string json;
+  const Status status = client.Stats(&json);
+  EXPECT_TRUE(status.ok()) << status.message;
+  return nlohmann::json::parse(json, nullptr, false);
+}
+
 bool DaemonTest::IsAlive(int pid) {
   // A zombie whose parent does not wait is as dead as any.
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");

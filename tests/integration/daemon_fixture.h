@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -30,6 +31,12 @@ class DaemonTest : public ::testing::Test {
   std::unique_ptr<Client> Connect(const ConnectOptions& options);
   std::string socket() const { return directory_ + "/d.sock"; }
   std::string Log() const;
+  // Path of a copy of the daemon with another build id.
+  std::string OtherBuild() const;
+  // Ends it and waits until it is gone.
+  static void Stop(int pid);
+  // {"programs": {...}, ...}: what `neuronctl stats --json` prints.
+  static nlohmann::json Stats(Client& client);
 
   static bool IsAlive(int pid);
   // Polls `condition` for at most `ms`.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
 import sys
-import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -33,14 +31,3 @@ def everything_on_the_device(device):
     yield
     fallbacks = torch_neuronx.get_fallback_ops()
     assert not fallbacks, f"ran on the CPU: {sorted(set(fallbacks))}"
-
-
-@pytest.fixture
-def home():
-    """A daemon's home of its own: socket, log and an empty cache.
-
-    Not tmp_path: a socket's path has 108 bytes at most.
-    """
-    folder = tempfile.mkdtemp(prefix="neurond-")
-    yield pathlib.Path(folder)
-    shutil.rmtree(folder, ignore_errors=True)

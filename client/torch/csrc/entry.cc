@@ -24,7 +24,7 @@ Table& Entries() {
 
 thread_local std::array<const Entry*, kFrontCacheSlots> front{};
 
-constexpr uint64_t kMetaVersion = 2;
+constexpr uint64_t kMetaVersion = 3;
 
 class Writer {
  public:
@@ -34,6 +34,10 @@ class Writer {
     for (const int64_t item : list) {
       Put(static_cast<uint64_t>(item));
     }
+  }
+  void PutText(const std::string& text) {
+    Put(text.size());
+    bytes_ += text;
   }
   std::string Take() { return std::move(bytes_); }
 
@@ -55,6 +59,13 @@ class Reader {
     std::memcpy(&word, bytes_.data(), sizeof word);
     bytes_.remove_prefix(sizeof word);
     return word;
+  }
+  std::string GetText() {
+    const uint64_t size = Get();
+    ok_ = ok_ && size <= bytes_.size();
+    std::string text(bytes_.substr(0, ok_ ? size : 0));
+    bytes_.remove_prefix(text.size());
+    return text;
   }
   // A count of items that take at least a word each.
   uint64_t Count() {
@@ -151,6 +162,7 @@ std::string EncodeEntry(const Entry& entry) {
   Writer out;
   out.Put(kMetaVersion);
   out.Put(static_cast<uint64_t>(entry.kind));
+  out.PutText(entry.reason);
   out.Put(entry.offsets);
   out.PutList(std::vector<int64_t>(entry.statics.begin(), entry.statics.end()));
   out.Put(entry.returns.size());
@@ -176,10 +188,12 @@ bool DecodeEntry(std::string_view bytes, Entry* entry) {
   }
   const uint64_t kind = in.Get();
   if (kind != static_cast<uint64_t>(Entry::Kind::kProgram) &&
-      kind != static_cast<uint64_t>(Entry::Kind::kStatic)) {
+      kind != static_cast<uint64_t>(Entry::Kind::kStatic) &&
+      kind != static_cast<uint64_t>(Entry::Kind::kFallback)) {
     return false;
   }
   entry->kind = static_cast<Entry::Kind>(kind);
+  entry->reason = in.GetText();
   entry->offsets = in.Get();
   for (const int64_t index : in.GetList()) {
     entry->statics.push_back(static_cast<int32_t>(index));

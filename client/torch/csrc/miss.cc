@@ -99,16 +99,6 @@ Entry Blank(const Link& link, const Call& call, uint64_t hash) {
   return entry;
 }
 
-const Entry* Refused(const OpInfo& info, const Link& link, const Call& call, uint64_t hash,
-                     std::string reason) {
-  TORCH_CHECK(!info.is_graph, "neuron: the compiled graph cannot run on the device: ", reason);
-  Misses().refused.fetch_add(1);
-  Entry entry = Blank(link, call, hash);
-  entry.kind = Entry::Kind::kFallback;
-  entry.reason = std::move(reason);
-  return EntryTable::Get().Insert(std::move(entry));
-}
-
 // True if the program's outputs and the arguments it writes have no elements: nothing to run.
 bool IsEmptyCall(const OpInfo& info, const Call& call, const Reference& reference) {
   if (!reference.ran || info.name.find("batch_norm") != std::string::npos) {
@@ -171,7 +161,7 @@ class Resolver {
     Misses().reference_runs.fetch_add(1);
     const Reference reference = RunReference(info_, call_, stack_);
     if (DependsOnData(info_, call_)) {
-      return Refused(info_, link_, call_, hash_, "the size of its result depends on data");
+      return Refused("the size of its result depends on data", kLasting);
     }
     if (!reference.resizes.empty()) {
       Entry entry = Blank(link_, call_, hash_);
@@ -180,11 +170,10 @@ class Resolver {
       return InsertByValue(std::move(entry));
     }
     if (reference.plain_values) {
-      return Refused(info_, link_, call_, hash_, "it returns a value to the host");
+      return Refused("it returns a value to the host", kLasting);
     }
     if (reference.aliases) {
-      return Refused(info_, link_, call_, hash_,
-                     "its result is a view of an argument or not a strided tensor");
+      return Refused("its result is a view of an argument or not a strided tensor", kLasting);
     }
     if (IsEmptyCall(info_, call_, reference)) {
       Entry entry = Blank(link_, call_, hash_);
@@ -199,6 +188,24 @@ class Resolver {
   }
 
  private:
+  static constexpr bool kLasting = true;
+
+  // Graphs raise, ops run on the CPU. A lasting refusal is remembered by the daemon, so that the
+  // next process does not trace in vain.
+  const Entry* Refused(std::string reason, bool lasting) {
+    TORCH_CHECK(!info_.is_graph, "neuron: the compiled graph cannot run on the device: ", reason);
+    Misses().refused.fetch_add(1);
+    Entry entry = Blank(link_, call_, hash_);
+    entry.kind = Entry::Kind::kFallback;
+    entry.reason = std::move(reason);
+    if (lasting && info_.persisted) {
+      const client::Status status = link_.client->Define(portable_, EncodeEntry(entry), "",
+                                                         &entry.program);
+      Runtime::Get().Check(link_, status, "a refusal");
+    }
+    return EntryTable::Get().Insert(std::move(entry));
+  }
+
   const Entry* FromDaemon() {
     if (!info_.persisted) {
       return nullptr;
@@ -211,7 +218,8 @@ class Resolver {
     }
     Runtime::Get().Check(link_, status, "a lookup");
     Entry entry = Blank(link_, call_, hash_);
-    if (!DecodeEntry(meta, &entry)) {
+    const bool decoded = DecodeEntry(meta, &entry);
+    if (!decoded || (entry.kind == Entry::Kind::kFallback) != (program == 0)) {
       return nullptr;
     }
     entry.program = program;
@@ -248,10 +256,10 @@ class Resolver {
       case TraceAnswer::Status::kRaised:
         // Where the CPU did not judge the call, the trace's error is the user's.
         TORCH_CHECK(reference.ran || info_.skip_reference, answer.reason, " (in ", info_.name, ")");
-        return Refused(info_, link_, call_, hash_, "tracing failed: " + answer.reason);
+        return Refused("tracing failed: " + answer.reason, !kLasting);
       case TraceAnswer::Status::kRefused:
       case TraceAnswer::Status::kDynamic:
-        return Refused(info_, link_, call_, hash_, std::move(answer.reason));
+        return Refused(std::move(answer.reason), answer.lasting);
     }
     std::vector<int32_t> statics = answer.statics;
     if (level1_ != nullptr) {
@@ -280,7 +288,8 @@ class Resolver {
       Runtime::Get().Check(link_, status, "a definition");
     }
     if (!status.ok()) {
-      return Refused(info_, link_, call_, hash_, status.message);
+      return Refused(status.message, status.code == client::Code::kUnimplemented ||
+                                         status.code == client::Code::kInvalidArgument);
     }
     return EntryTable::Get().Insert(std::move(entry));
   }

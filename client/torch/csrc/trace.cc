@@ -395,6 +395,8 @@ TraceAnswer Parse(const OpInfo& info, const Call& call, PyObject* dict) {
         status == "dynamic" ? TraceAnswer::Status::kDynamic : TraceAnswer::Status::kRefused;
     PyObject* reason = PyDict_GetItemString(dict, "reason");
     answer.reason = reason == nullptr ? status : PyText(reason);
+    PyObject* passing = PyDict_GetItemString(dict, "passing");
+    answer.lasting = passing == nullptr || PyObject_IsTrue(passing) == 0;
     return answer;
   }
   answer.status = TraceAnswer::Status::kOk;

@@ -71,10 +71,13 @@ def _daemon_args() -> list:
 
 def _client_build(binary: str) -> str:
     """Names this build of tracer, shim and torch: what one build traced, another never runs."""
-    digest = hashlib.sha256(torch.__version__.encode())
-    digest.update(pathlib.Path(binary).read_bytes())
-    for path in sorted(pathlib.Path(__file__).parent.rglob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    package = pathlib.Path(__file__).parent
+    parts = [torch.__version__.encode(), pathlib.Path(binary).read_bytes()]
+    for path in sorted(package.rglob("*.py")):
+        parts += [str(path.relative_to(package)).encode(), path.read_bytes()]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(b"%d\0%b" % (len(part), part))
     return digest.hexdigest()[:32]
 
 

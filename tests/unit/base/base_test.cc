@@ -1,10 +1,16 @@
 // Hashes, the work queue, the disk store and the host block pool.
 
+#include <sys/resource.h>
+#include <sys/stat.h>
+
 #include <atomic>
+#include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -80,6 +86,10 @@ class DiskStoreTest : public testing::Test {
     directory = mkdtemp(name);
   }
   ~DiskStoreTest() override { fs::remove_all(directory); }
+  std::string PathOf(const std::string& key) const {
+    const std::string hex = HashBytes(key).Hex();
+    return directory + "/" + hex.substr(0, 2) + "/" + hex + ".x";
+  }
   std::string directory;
 };
 
@@ -98,6 +108,90 @@ TEST_F(DiskStoreTest, BlobsComeBack) {
   EXPECT_FALSE(store.Read(HashBytes("a")));
 }
 
+TEST_F(DiskStoreTest, AFileOfAnotherVersionIsAMissAndStays) {
+  DiskStore store(directory, ".x", 1, 1 << 20);
+  store.Write(HashBytes("a"), "a");
+  {
+    std::fstream file(PathOf("a"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(offsetof(DiskHeader, version));
+    file.put(static_cast<char>(kDiskVersion + 1));
+  }
+  EXPECT_FALSE(store.Read(HashBytes("a")));
+  EXPECT_EQ(store.counters().corrupt, 0);
+  EXPECT_TRUE(fs::exists(PathOf("a")));
+  store.Write(HashBytes("a"), "b");
+  EXPECT_EQ(store.Read(HashBytes("a")), "b");
+}
+
+TEST_F(DiskStoreTest, WhatIsNoFileIsAMiss) {
+  DiskStore store(directory, ".x", 1, 1 << 20);
+  const auto put = [&](const char* key) {
+    const fs::path path = PathOf(key);
+    fs::create_directories(path.parent_path());
+    return path;
+  };
+  fs::create_directory(put("directory"));
+  ASSERT_EQ(mkfifo(put("pipe").c_str(), 0600), 0);
+  fs::create_symlink("/nowhere", put("link"));
+  fs::create_symlink(put("loop"), put("loop"));
+  for (const char* key : {"directory", "pipe", "link", "loop"}) {
+    EXPECT_FALSE(store.Read(HashBytes(key))) << key;
+    store.Write(HashBytes(key), key);  // a directory stays in the way
+    EXPECT_EQ(store.Read(HashBytes(key)).has_value(), key != std::string("directory")) << key;
+  }
+}
+
+// The kernel refuses to let a file grow, as on a full disk.
+TEST_F(DiskStoreTest, AFullDiskIsNoError) {
+  DiskStore store(directory, ".x", 1, 1 << 20);
+  std::string noise(4096, '\0');
+  std::mt19937 random(1);
+  for (char& c : noise) c = static_cast<char>(random());
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{1024, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  store.Write(HashBytes("large"), noise);
+  store.Write(HashBytes("small"), "small");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_FALSE(store.Read(HashBytes("large")));
+  EXPECT_EQ(store.Read(HashBytes("small")), "small");
+  EXPECT_EQ(store.counters().corrupt, 0);
+  for (const auto& file : fs::recursive_directory_iterator(directory)) {
+    EXPECT_FALSE(file.path().string().ends_with(".tmp")) << file.path();
+  }
+  store.Write(HashBytes("large"), noise);  // there is room again
+  EXPECT_EQ(store.Read(HashBytes("large")), noise);
+}
+
+TEST_F(DiskStoreTest, ADirectoryThatMayNotBeReadIsAMiss) {
+  DiskStore(directory, ".x", 1, 1 << 20).Write(HashBytes("a"), "a");
+  // A file where the folder should be: even root cannot enter it.
+  const fs::path folder = fs::path(PathOf("a")).parent_path();
+  fs::remove_all(folder);
+  std::ofstream(folder) << "in the way";
+  DiskStore store(directory, ".x", 1, 1 << 20);
+  EXPECT_FALSE(store.Read(HashBytes("a")));
+  store.Write(HashBytes("a"), "a");
+  EXPECT_FALSE(store.Read(HashBytes("a")));
+  EXPECT_EQ(store.counters().corrupt, 0);
+}
+
+TEST_F(DiskStoreTest, WhatThisProcessUsesGoesLast) {
+  DiskStore(directory, ".x", 1, 1 << 20).Write(HashBytes("mine"), "mine");
+  DiskStore mine(directory, ".x", 1, 2000), theirs(directory, ".x", 1, 1 << 20);
+  EXPECT_EQ(mine.Read(HashBytes("mine")), "mine");
+  for (int i = 0; i < 40; ++i) theirs.Write(HashBytes(std::to_string(i)), "theirs");
+  // Used, but read long before the others were written.
+  fs::last_write_time(PathOf("mine"), fs::file_time_type::clock::now() - std::chrono::hours(1));
+  mine.Write(HashBytes("new"), "new");
+  EXPECT_GT(mine.counters().evictions, 0);
+  EXPECT_EQ(mine.Read(HashBytes("mine")), "mine");
+  EXPECT_EQ(mine.Read(HashBytes("new")), "new");
+}
+
 TEST_F(DiskStoreTest, AnotherTagOrKeyIsAMiss) {
   DiskStore mine(directory, ".x", 1, 1 << 20), theirs(directory, ".x", 2, 1 << 20);
   mine.Write(HashBytes("a"), "mine");
@@ -105,11 +199,8 @@ TEST_F(DiskStoreTest, AnotherTagOrKeyIsAMiss) {
   EXPECT_EQ(theirs.counters().corrupt, 0);
   EXPECT_EQ(mine.Read(HashBytes("a")), "mine");
   // A file under another's name.
-  const std::string hex = HashBytes("b").Hex();
-  fs::create_directories(directory + "/" + hex.substr(0, 2));
-  const std::string a = HashBytes("a").Hex();
-  fs::copy_file(directory + "/" + a.substr(0, 2) + "/" + a + ".x",
-                directory + "/" + hex.substr(0, 2) + "/" + hex + ".x");
+  fs::create_directories(fs::path(PathOf("b")).parent_path());
+  fs::copy_file(PathOf("a"), PathOf("b"));
   EXPECT_FALSE(mine.Read(HashBytes("b")));
   EXPECT_EQ(mine.counters().corrupt, 1);
 }
@@ -120,8 +211,7 @@ TEST_F(DiskStoreTest, WhatWasReadLastStaysLongest) {
   // Make their order of use plain, then use the first.
   int age = 1000;
   for (int i = 0; i < 15; ++i) {
-    const std::string hex = HashBytes(std::to_string(i)).Hex();
-    fs::last_write_time(directory + "/" + hex.substr(0, 2) + "/" + hex + ".x",
+    fs::last_write_time(PathOf(std::to_string(i)),
                         fs::file_time_type::clock::now() - std::chrono::seconds(age--));
   }
   EXPECT_EQ(store.Read(HashBytes("0")), "0");

@@ -139,7 +139,7 @@ TEST_F(WorkerPoolTest, AnUpgradeUnderneathGivesNoOtherWorkers) {
 TEST_F(WorkerPoolTest, AnotherPluginInTheWorkerIsRefused) {
   fingerprint_ = "something else";
   Start("");
-  EXPECT_THAT(Compile("p").error.message, HasSubstr("has changed"));
+  EXPECT_THAT(Compile("p").error.message, HasSubstr("have changed"));
 }
 
 TEST_F(WorkerPoolTest, ShutdownAnswersEverybody) {

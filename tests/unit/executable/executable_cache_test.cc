@@ -182,6 +182,73 @@ TEST_F(ExecutableCacheTest, ADeterministicFailureIsRemembered) {
   EXPECT_TRUE(Files().empty());
 }
 
+TEST_F(ExecutableCacheTest, AFailureIsToldToEveryoneWhoWaits) {
+  for (const bool deterministic : {true, false}) {
+    auto cache = Make();
+    const int64_t before = compiler.requests;
+    compiler.Hold(true);
+    std::vector<ExecutablePtr> waiting;
+    for (int i = 0; i < 4; ++i) waiting.push_back(cache->Get(Named(0)));
+    compiler.FailNext({absl::StatusCode::kInternal, ErrorKind::kRuntime, "it broke"},
+                      deterministic);
+    while (!compiler.AnswerNext()) std::this_thread::yield();
+    for (const ExecutablePtr& executable : waiting) {
+      Await(executable);
+      EXPECT_EQ(executable->loaded(), nullptr);
+      EXPECT_NE(executable->error().message.find("it broke"), std::string::npos);
+    }
+    EXPECT_EQ(compiler.requests, before + 1);
+    compiler.Hold(false);
+    Await(cache->Get(Named(0)));
+    EXPECT_EQ(compiler.requests, before + (deterministic ? 1 : 2));
+    // Failures are remembered in memory only.
+    cache = Make();
+    Use(*cache, 0);
+    cache.reset();
+    fs::remove_all(directory);
+  }
+}
+
+TEST_F(ExecutableCacheTest, WhoeverAskedFirstMayGo) {
+  auto cache = Make();
+  compiler.Hold(true);
+  ExecutablePtr first = cache->Get(Named(0));
+  bool told = false;
+  first->OnResolved([&] { told = true; });
+  const ExecutablePtr second = cache->Get(Named(0));
+  first.reset();
+  EXPECT_EQ(cache->Clear(), 0);  // it is in use
+  while (!compiler.AnswerNext()) std::this_thread::yield();
+  Await(second);
+  EXPECT_NE(second->loaded(), nullptr);
+  EXPECT_TRUE(told);
+  EXPECT_EQ(compiler.requests, 1);
+}
+
+TEST_F(ExecutableCacheTest, AnEntryInUseIsNotEvictedFromMemory) {
+  ExecutableCacheOptions options;
+  options.memory_entries_max = 2;
+  auto cache = Make(options);
+  const ExecutablePtr used = cache->Get(Named(0));
+  Await(used);
+  for (int i = 1; i < 20; ++i) Use(*cache, i);
+  EXPECT_LT(cache->counters().entries, 10);
+  EXPECT_EQ(cache->Get(Named(0)), used);
+  EXPECT_NE(used->loaded(), nullptr);
+}
+
+TEST_F(ExecutableCacheTest, ADirectoryThatCannotBeUsedHarmsNothing) {
+  const std::string file = directory + "/file";
+  std::ofstream(file) << "in the way";
+  directory = file + "/cache";
+  auto cache = Make();
+  for (int i = 0; i < 3; ++i) Use(*cache, i);
+  EXPECT_EQ(cache->counters().compiles, 3);
+  EXPECT_EQ(cache->Clear(), 0);
+  cache.reset();
+  directory = fs::path(file).parent_path();
+}
+
 TEST_F(ExecutableCacheTest, AnAccidentIsTriedAgainAFewTimes) {
   auto cache = Make();
   const Error accident{absl::StatusCode::kInternal, ErrorKind::kRuntime, "worker killed"};
@@ -208,6 +275,31 @@ TEST_F(ExecutableCacheTest, APluginThatCannotSerializeCompilesInProcess) {
   EXPECT_EQ(cache->counters().compiles, 1);
   cache.reset();
   EXPECT_TRUE(Files().empty());
+}
+
+// Its compiler notices when two threads are in it.
+class OneThreadPlugin final : public TestPlugin {
+ public:
+  OneThreadPlugin() : TestPlugin(1, false, /*serializes=*/false) {}
+  absl::StatusOr<LoadedExecutablePtr> CompileAndLoad(const std::string& module,
+                                                     const std::string& options) override {
+    if (inside.exchange(true)) overlapped = true;
+    for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+    inside = false;
+    return TestPlugin::CompileAndLoad(module, options);
+  }
+  std::atomic<bool> inside = false, overlapped = false;
+};
+
+TEST_F(ExecutableCacheTest, InThisProcessOneCompilesAtATime) {
+  OneThreadPlugin one_thread;
+  for (int i = 0; i < 40; ++i) one_thread.Register(Cat("k", i), {{}, nullptr});
+  auto cache = MakeExecutableCache(one_thread, compiler, {});
+  std::vector<ExecutablePtr> executables;
+  for (int i = 0; i < 40; ++i) executables.push_back(cache->Get(Named(i)));
+  for (const ExecutablePtr& executable : executables) Await(executable);
+  EXPECT_FALSE(one_thread.overlapped);
+  EXPECT_EQ(one_thread.compiles, 40);
 }
 
 TEST_F(ExecutableCacheTest, ClearDropsWhatNobodyUses) {

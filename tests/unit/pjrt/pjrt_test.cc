@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "plugins/pjrt/compile_options.h"
 #include "plugins/pjrt/fingerprint.h"
@@ -96,10 +97,20 @@ TEST(FingerprintTest, FollowsTheContentAndIsKept) {
   std::ofstream(library) << "two";
   EXPECT_NE(*FileFingerprint(library, keep), one);
   // A kept hash of something else, or a broken one, is made anew.
-  for (const auto& entry : std::filesystem::directory_iterator(keep)) {
-    std::ofstream(entry.path()) << "nonsense";
+  const std::string right = *FileFingerprint(library, "");
+  const std::filesystem::path kept = std::filesystem::directory_iterator(keep)->path();
+  std::ofstream(kept) << "nonsense";
+  EXPECT_EQ(*FileFingerprint(library, keep), right);
+  std::ifstream in(kept);
+  const std::string good(std::istreambuf_iterator<char>(in), {});
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string flipped = good;
+    flipped[i] = static_cast<char>(flipped[i] ^ 1);
+    std::ofstream(kept) << flipped;
+    EXPECT_EQ(*FileFingerprint(library, keep), right) << "flipped at " << i;
+    std::filesystem::resize_file(kept, i);
+    EXPECT_EQ(*FileFingerprint(library, keep), right) << "truncated to " << i;
   }
-  EXPECT_EQ(*FileFingerprint(library, keep), *FileFingerprint(library, ""));
   EXPECT_EQ(FileFingerprint(directory / "none", keep).status().code(), absl::StatusCode::kNotFound);
 }
 
@@ -248,6 +259,46 @@ TEST_F(PjrtPluginTest, ACollectiveOfAbsentParticipantsIsRefused) {
                                            "")
                                   .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+}
+
+// A variable set for the length of a scope.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value, 1);
+  }
+  ~ScopedVariable() {
+    before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_);
+  }
+
+ private:
+  const char* const name_;
+  std::optional<std::string> before_;
+};
+
+TEST(FingerprintTest, HoldsWhatTheCompilerReadsOfItsProcess) {
+  const std::string plain = CompileEnvironment();
+  EXPECT_NE(std::getenv("PJRT_NPROC"), nullptr) << "fixed for child processes";
+  EXPECT_EQ(CompileEnvironment(), plain);
+  for (const char* name : {"PJRT_NPROC", "XLA_FLAGS"}) {
+    const ScopedVariable set(name, "73");
+    EXPECT_NE(CompileEnvironment(), plain) << name;
+  }
+}
+
+TEST_F(PjrtPluginTest, TheFingerprintHoldsWhatAWorkerMustShare) {
+  PluginConfig config{"pjrt", path_, {{"cpu_device_count", "2"}}, ""};
+  const auto fingerprint = [&] { return (*MakePlugin(config))->fingerprint(); };
+  const std::string usual = fingerprint();
+  config.options["cpu_device_count"] = "1";
+  EXPECT_EQ(fingerprint(), usual) << "a worker has one device";
+  {
+    const ScopedVariable threads("PJRT_NPROC", "3");
+    EXPECT_NE(fingerprint(), usual);
+  }
+  config.options["asynchronous"] = "false";
+  EXPECT_NE(fingerprint(), usual);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/text.h"
 #include "runtime/program/program_codec.h"
 #include "tests/unit/session/test_plugin.h"
@@ -102,7 +103,7 @@ TEST_F(ProgramStoreTest, ANewProcessNeitherDecodesNorLowers) {
     const auto stored = store->Define("one", decode);
     ASSERT_TRUE(stored.ok());
     module = (*stored)->program->module;
-    store->Remember("key", "meta", *stored, "one");
+    store->Remember("key", "meta", *stored);
   }
   decodes = 0;
   auto store = Make();
@@ -120,7 +121,7 @@ TEST_F(ProgramStoreTest, AnAliasLeadsToItsProgramInTheNextProcess) {
     EXPECT_TRUE(absl::IsNotFound(store->Lookup("key").status()));
     const auto stored = store->Define("one", decode);
     ASSERT_TRUE(stored.ok());
-    store->Remember("key", std::string("me\0ta", 5), *stored, "one");
+    store->Remember("key", std::string("me\0ta", 5), *stored);
     EXPECT_EQ(store->Lookup("key")->program, *stored);
     EXPECT_EQ(store->counters().alias_hits, 1);
     EXPECT_EQ(store->counters().alias_misses, 1);
@@ -139,7 +140,7 @@ TEST_F(ProgramStoreTest, AnAliasLeadsToItsProgramInTheNextProcess) {
 TEST_F(ProgramStoreTest, AnotherBuildMeetsNothingOld) {
   {
     auto store = Make("build 1");
-    store->Remember("key", "meta", *store->Define("one", decode), "one");
+    store->Remember("key", "meta", *store->Define("one", decode));
   }
   auto store = Make("build 2");
   EXPECT_TRUE(absl::IsNotFound(store->Lookup("key").status()));
@@ -147,10 +148,57 @@ TEST_F(ProgramStoreTest, AnotherBuildMeetsNothingOld) {
   EXPECT_EQ(store->counters().lowerings, 1);
 }
 
+TEST_F(ProgramStoreTest, AKeyIsRememberedWithoutAProgramUntilTheNextBuild) {
+  {
+    auto store = Make("build 1");
+    store->Remember("key", "refused", nullptr);
+    ASSERT_TRUE(store->Lookup("key").ok());
+    EXPECT_EQ(store->Lookup("key")->program, nullptr);
+  }
+  {
+    auto store = Make("build 1");
+    const auto known = store->Lookup("key");
+    ASSERT_TRUE(known.ok());
+    EXPECT_EQ(known->program, nullptr);
+    EXPECT_EQ(known->meta, "refused");
+    EXPECT_EQ(store->counters().alias_hits, 1);
+  }
+  EXPECT_TRUE(absl::IsNotFound(Make("build 2")->Lookup("key").status()));
+}
+
+TEST_F(ProgramStoreTest, AProgramWhoseFileIsGoneIsAMiss) {
+  {
+    auto store = Make();
+    store->Remember("key", "meta", *store->Define("one", decode));
+  }
+  fs::remove_all(directory + "/programs");
+  auto store = Make();
+  EXPECT_TRUE(absl::IsNotFound(store->Lookup("key").status()));
+  store->Remember("key", "meta", *store->Define("one", decode));
+  EXPECT_TRUE(store->Lookup("key").ok());
+  EXPECT_EQ(store->counters().lowerings, 1);
+}
+
+TEST_F(ProgramStoreTest, AliasesInMemoryAreBounded) {
+  auto store = MakeProgramStore(*cache, "", "build 1");
+  store->Remember(std::string(kAliasBytesMax + 1, 'k'), "meta", nullptr);
+  EXPECT_FALSE(store->Lookup(std::string(kAliasBytesMax + 1, 'k')).ok());
+  for (int64_t i = 0; i < kAliasesMax; ++i) store->Remember(Cat(i), "meta", nullptr);
+  EXPECT_TRUE(store->Lookup("0").ok());
+  store->Remember("one more", "meta", nullptr);
+  EXPECT_FALSE(store->Lookup("0").ok());
+  EXPECT_TRUE(store->Lookup("one more").ok());
+  const std::string large(kAliasBytesMax, 'm');
+  for (int64_t bytes = 0; bytes < kAliasMemoryBytesMax; bytes += kAliasBytesMax) {
+    store->Remember(Cat("large ", bytes), large, nullptr);
+  }
+  EXPECT_FALSE(store->Lookup("one more").ok());
+}
+
 TEST_F(ProgramStoreTest, DamagedFilesAreMisses) {
   {
     auto store = Make();
-    store->Remember("key", "meta", *store->Define("one", decode), "one");
+    store->Remember("key", "meta", *store->Define("one", decode));
   }
   Damage(".nprog");
   {
@@ -187,6 +235,8 @@ TEST_F(ProgramStoreTest, AModuleWithAWrongSignatureIsRefused) {
   const auto stored = store->DefineModule(program);
   ASSERT_TRUE(stored.ok());
   EXPECT_EQ(*store->DefineModule(program), *stored);
+  EXPECT_EQ(store->counters().lowerings, 0);  // there was nothing to lower
+  EXPECT_EQ(store->counters().programs, 1);
 }
 
 Program Full() {

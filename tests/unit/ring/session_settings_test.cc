@@ -21,6 +21,7 @@ TEST(ParseSettingsTest, RangesAndListsKeepTheirOrder) {
   EXPECT_THAT(ParseSettings("NEURON_RT_NUM_CORES=1\nNEURON_RT_VISIBLE_CORES=2-3\n", 4)->devices,
               ElementsAre(2));
   EXPECT_EQ(ParseSettings("OTHER=1\nNEURON_PROCESS_TAG=a=b", 1)->tag, "a=b");
+  EXPECT_EQ(ParseSettings("client_build=tracer 1\n", 1)->client_build, "tracer 1");
 }
 
 TEST(ParseSettingsTest, WhatIsNotThereIsNamed) {

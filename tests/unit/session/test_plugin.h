@@ -113,7 +113,7 @@ struct TestKernel {
       run;
 };
 
-class TestPlugin final : public Plugin {
+class TestPlugin : public Plugin {
  public:
   explicit TestPlugin(int devices = 2, bool may_fail_late = false, bool serializes = true)
       : traits_(devices), serializes_(serializes) {

@@ -52,7 +52,11 @@ def trace(request: dict) -> dict:
         except Refused as e:
             return {"status": "refused", "reason": _named(name, e)}
         except Exception as e:  # a decomposition that does not take these arguments
-            return {"status": "refused", "reason": _named(name, e, type(e).__name__)}
+            return {
+                "status": "refused",
+                "reason": _named(name, e, type(e).__name__),
+                "passing": isinstance(e, (MemoryError, RecursionError, OSError)),
+            }
 
 
 def dotted(name: str) -> str:
