@@ -104,7 +104,8 @@ absl::StatusOr<std::string> FileFingerprint(const std::string& path,
 }
 
 std::string CompileEnvironment() {
-  setenv("PJRT_NPROC", absl::StrCat(std::max(1u, std::thread::hardware_concurrency())).c_str(), /*overwrite=*/0);
+  setenv("PJRT_NPROC", absl::StrCat(std::max(1u, std::thread::hardware_concurrency())).c_str(),
+         /*overwrite=*/0);
   std::string text = absl::StrCat("PJRT_NPROC=", std::getenv("PJRT_NPROC"));
   if (const char* flags = std::getenv("XLA_FLAGS")) absl::StrAppend(&text, " XLA_FLAGS=", flags);
   return text;

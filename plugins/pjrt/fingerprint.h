@@ -20,9 +20,10 @@ namespace neurond::pjrt {
 absl::StatusOr<std::string> FileFingerprint(const std::string& path,
                                             const std::string& keep_directory);
 
-// "PJRT_NPROC=4 XLA_FLAGS=...": the variables that XLA reads when it makes a client or compiles. The
-// CPU compiler divides loops by the number of its threads: where nobody has fixed that number, this
-// sets it to the CPUs that the process may use, for child processes too, which may find others.
+// "PJRT_NPROC=4 XLA_FLAGS=...": the variables that XLA reads when it makes a client or compiles.
+// The CPU compiler divides loops by the number of its threads: where nobody has fixed that number,
+// this sets it to the CPUs that the process may use, for child processes too, which may find
+// others.
 std::string CompileEnvironment();
 
 }  // namespace neurond::pjrt

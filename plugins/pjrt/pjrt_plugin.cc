@@ -161,8 +161,8 @@ std::string PjrtPlugin::fingerprint() const {
       spdlog::warn("no executable can be cached: {}", std::string(hash.status().message()));
       hash = absl::StrCat("unreadable-", getpid(), "-", time(nullptr));  // meets nobody's entry
     }
-    fingerprint_ = absl::StrCat("pjrt-", api_.version(), "-", *hash, "-", kCpuOptions, "-",
-                                environment_);
+    fingerprint_ =
+        absl::StrCat("pjrt-", api_.version(), "-", *hash, "-", kCpuOptions, "-", environment_);
   });
   return fingerprint_;
 }

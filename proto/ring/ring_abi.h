@@ -322,8 +322,8 @@ struct LookupFrame {
   uint32_t reserved;
 };
 struct LookupReplyFrame {  // status NOT_FOUND when unknown
-  uint64_t program;     // 0: the key was remembered without one
-  uint32_t meta_bytes;  // the client's own bytes, as it gave them in kDefine
+  uint64_t program;        // 0: the key was remembered without one
+  uint32_t meta_bytes;     // the client's own bytes, as it gave them in kDefine
   uint32_t reserved;
 };
 struct DefineFrame {  // key_bytes == 0: not remembered under a key; program_bytes == 0: the key is

@@ -263,10 +263,9 @@ void DiskStore::ScanLocked(bool evict) {
   }
   scanned_ = true;
   if (evict && bytes > bytes_max_) {
-    std::sort(files.begin(), files.end(),
-              [](const Entry& a, const Entry& b) {
-                return std::tie(a.used, a.touched) < std::tie(b.used, b.touched);
-              });
+    std::sort(files.begin(), files.end(), [](const Entry& a, const Entry& b) {
+      return std::tie(a.used, a.touched) < std::tie(b.used, b.touched);
+    });
     size_t next = 0;
     while (next < files.size() && bytes > bytes_max_ / 10 * 9) {
       std::error_code gone;

@@ -8,10 +8,11 @@
 //
 // A file is written under a temporary name and renamed, so nobody sees half of one; several
 // processes may share the directory. A file of another `tag` (another build, another plugin) or
-// another kDiskVersion is a miss. A short, long, flipped or foreign file is a miss, a log line and a
-// count, and is removed. What cannot be opened is a miss and a log line. Reading touches the file's
-// modification time; when a write brings the store over its bound, the files touched longest ago go
-// until nine tenths of the bound are left, those that this process uses (has read or written) last.
+// another kDiskVersion is a miss. A short, long, flipped or foreign file is a miss, a log line and
+// a count, and is removed. What cannot be opened is a miss and a log line. Reading touches the
+// file's modification time; when a write brings the store over its bound, the files touched longest
+// ago go until nine tenths of the bound are left, those that this process uses (has read or
+// written) last.
 //
 // Thread-safety: all methods, from any thread; they block on the disk.
 

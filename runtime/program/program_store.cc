@@ -274,9 +274,8 @@ void DiskProgramStore::Remember(std::string_view key, std::string_view meta,
   if (static_cast<int64_t>(std::max(key.size(), meta.size())) > kAliasBytesMax) return;
   const Hash128 hash = HashBytes(key);
   KeepAlias(hash, key, meta, program);
-  writer_.Post([this, hash, file = PackAlias(key, meta, program)] {
-    aliases_disk_.Write(hash, file);
-  });
+  writer_.Post(
+      [this, hash, file = PackAlias(key, meta, program)] { aliases_disk_.Write(hash, file); });
 }
 
 StoredProgramPtr DiskProgramStore::Find(uint64_t id) const {

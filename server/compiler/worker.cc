@@ -151,7 +151,8 @@ void Worker::TakeReply(const WorkerReply& reply, std::string payload) {
     if (reply.code != 0) {
       BreakOff(Cat("it could not start: ", payload));
     } else if (payload != fingerprint_) {
-      BreakOff("the plugin's file or options have changed since the daemon started; restart the daemon");
+      BreakOff(
+          "the plugin's file or options have changed since the daemon started; restart the daemon");
     }
     return;
   }

@@ -22,8 +22,8 @@ void PutText(char (&field)[N], std::string_view text) {
 
 }  // namespace
 
-RequestHandler::RequestHandler(const DaemonState& state, Session& session,
-                               std::vector<int> devices, const AliasOwner& owner)
+RequestHandler::RequestHandler(const DaemonState& state, Session& session, std::vector<int> devices,
+                               const AliasOwner& owner)
     : state_(state),
       session_(session),
       devices_(std::move(devices)),

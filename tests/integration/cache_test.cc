@@ -19,9 +19,8 @@ class CacheTest : public DaemonTest {
   void UseScript(const std::string& script) {
     const std::string file = directory_ + "/script";
     std::ofstream(file) << script;
-    daemon_args_ = {"--plugin-kind", "fake",      "--script-file",       file,
-                    "--cache-dir",   cache(),     "--idle-exit-seconds", "60",
-                    "--workers",     "1"};
+    daemon_args_ = {"--plugin-kind",       "fake", "--script-file", file, "--cache-dir", cache(),
+                    "--idle-exit-seconds", "60",   "--workers",     "1"};
   }
   // a + a, or an empty list and the error's text.
   static std::vector<float> Double(Client& client, uint64_t program, const std::vector<float>& a,
@@ -105,8 +104,8 @@ TEST_F(CacheTest, EveryWaitingSessionHearsOfOneFailedCompile) {
   for (size_t i = 0; i < clients.size(); ++i) {
     ASSERT_NE(clients[i], nullptr);
     threads.emplace_back([&, i] {
-      EXPECT_TRUE(Double(*clients[i], Define(*clients[i], AddProgram(4)), {1, 2, 3, 4},
-                         &errors[i]).empty());
+      EXPECT_TRUE(Double(*clients[i], Define(*clients[i], AddProgram(4)), {1, 2, 3, 4}, &errors[i])
+                      .empty());
     });
   }
   for (std::thread& thread : threads) thread.join();

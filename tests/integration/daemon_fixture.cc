@@ -58,8 +58,7 @@ std::string DaemonTest::OtherBuild() const {
   const std::filesystem::path from(daemon_), to = std::filesystem::path(directory_) / "other";
   std::filesystem::create_directory(to);
   std::filesystem::copy(from, to / "neurond");
-  std::filesystem::create_symlink(from.parent_path() / "neurond-compiler",
-                                  to / "neurond-compiler");
+  std::filesystem::create_symlink(from.parent_path() / "neurond-compiler", to / "neurond-compiler");
   const std::string hex = BuildId(daemon_);
   std::string id;
   for (size_t i = 0; i < hex.size(); i += 2) {

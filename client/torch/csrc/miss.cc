@@ -199,8 +199,8 @@ class Resolver {
     entry.kind = Entry::Kind::kFallback;
     entry.reason = std::move(reason);
     if (lasting && info_.persisted) {
-      const client::Status status = link_.client->Define(portable_, EncodeEntry(entry), "",
-                                                         &entry.program);
+      const client::Status status =
+          link_.client->Define(portable_, EncodeEntry(entry), "", &entry.program);
       Runtime::Get().Check(link_, status, "a refusal");
     }
     return EntryTable::Get().Insert(std::move(entry));

@@ -268,9 +268,7 @@ class ScopedVariable {
     if (const char* before = std::getenv(name)) before_ = before;
     setenv(name, value, 1);
   }
-  ~ScopedVariable() {
-    before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_);
-  }
+  ~ScopedVariable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
 
  private:
   const char* const name_;
