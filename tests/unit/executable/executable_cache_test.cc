@@ -150,8 +150,9 @@ TEST_F(ExecutableCacheTest, DeletingTheDirectoryHarmsNothing) {
   Use(*cache, 0);
   Use(*cache, 1);
   EXPECT_EQ(compiler.requests, 2);
-  cache.reset();
-  EXPECT_EQ(Files().size(), 1u);  // the second one, in a new folder
+  cache = Make();
+  Use(*cache, 1);  // written into a new folder
+  EXPECT_EQ(compiler.requests, 2);
 }
 
 TEST_F(ExecutableCacheTest, TheSizeIsBounded) {
@@ -244,7 +245,7 @@ TEST_F(ExecutableCacheTest, ADirectoryThatCannotBeUsedHarmsNothing) {
   auto cache = Make();
   for (int i = 0; i < 3; ++i) Use(*cache, i);
   EXPECT_EQ(cache->counters().compiles, 3);
-  EXPECT_EQ(cache->Clear(), 0);
+  cache->Clear();
   cache.reset();
   directory = fs::path(file).parent_path();
 }

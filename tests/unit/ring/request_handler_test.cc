@@ -24,7 +24,7 @@ class RequestHandlerTest : public ::testing::Test {
       Graph graph;
       graph.name = bytes;
       graph.buffers = {kVector};
-      graph.inputs = {{0, {DType::kF32, {4}, {1}, -1}}};
+      graph.inputs = {{0, {neurond::DType::kF32, {4}, {1}, -1}}};
       OutputSpec output;
       output.value = 0;
       output.strides = {1};
