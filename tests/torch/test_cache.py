@@ -117,3 +117,22 @@ def test_every_file_of_the_client_is_part_of_its_build(tmp_path):
     os.rename(tmp_path / "p" / "_stream.py", tmp_path / "p" / "_trace" / "_stream.py")
     seen.add(spec["_client_build"](str(binary)))
     assert len(seen) == len(files) + 2
+
+
+def test_a_failing_graph_names_the_lines_of_the_process_that_runs_it(run_here, tmp_path):
+    code = """
+import importlib.util, torch
+spec = importlib.util.spec_from_file_location("users", PATH)
+users = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(users)
+try:
+    torch.compile(users.lookup, backend="neuron")(x, torch.tensor([1, 9], device="neuron")).cpu()
+except IndexError as e:
+    tell(str(e))
+"""
+    for name, lines_before in (("one", 0), ("two", 5)):
+        file = tmp_path / f"{name}.py"
+        file.write_text("\n" * lines_before + "def lookup(t, i):\n    return t[i] * 2\n")
+        told = run_here(code.replace("PATH", repr(str(file))))["values"][0]
+        assert f'{name}.py", line {lines_before + 2}' in told
+        assert name == "one" or "one.py" not in told

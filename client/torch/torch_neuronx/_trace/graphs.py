@@ -2,9 +2,9 @@
 call.
 
 A CompiledGraph is one segment (segments.py) of what AOTAutograd captured. It is registered once
-under a hash of its canonical text, which repeats across processes and leaves out the user's
-lines; csrc asks for the Program of a particular call (sizes, strides, offsets) through the
-tracer, as for any op.
+under a hash of its canonical text, which repeats across processes; the user's lines are part of
+it, since a Program names them when it fails; csrc asks for the Program of a particular call
+(sizes, strides, offsets) through the tracer, as for any op.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from .trace import Words, add_inputs, add_scalar, add_writes, dense_strides
 
 aten = torch.ops.aten
 
-_FORMAT = "1"  # part of every content hash
+_FORMAT = "2"  # part of every content hash
 _graphs = {}
 
 
@@ -73,8 +73,8 @@ class CompiledGraph:
 
 
 class _Canonical:
-    """The text that a graph's hash is of: ops, arguments, types, and nothing that differs between
-    processes.
+    """The text that a graph's hash is of: ops, arguments, types, the user's lines, and nothing that
+    differs between processes.
     """
 
     def __init__(self, graph: CompiledGraph):
@@ -84,7 +84,7 @@ class _Canonical:
 
     def digest(self) -> str:
         segment = self.graph.segment
-        lines = [f"format {_FORMAT} torch {torch.__version__}"]
+        lines = [f"format {_FORMAT} torch {torch.__version__} {self.graph.name}"]
         for kind, nodes in (("tensor", segment.tensor_inputs), ("scalar", segment.scalar_inputs)):
             for node in nodes:
                 self.names[node] = f"{kind[0]}{len(self.names)}"
@@ -94,6 +94,7 @@ class _Canonical:
             args = self._arg([list(node.args), sorted(node.kwargs.items())])
             steps = self._arg(node.meta.get("neuron_steps"))
             lines.append(f"{node.target} {args} {steps} -> {self._value(node.meta.get('val'))}")
+            lines.append(user_stack(node))
         lines += [
             f"output {self.names[n]} {self._arg(list(n.meta['val'].stride()))}"
             for n in segment.outputs
@@ -118,7 +119,7 @@ class _Canonical:
                 return self.names[arg]
             constant = literal(arg)
             if constant is not None:
-                return f"{constant.dtype} {constant.tolist()}"
+                return f"{constant.dtype} {list(constant.shape)} {constant.tolist()}"
             return self._value(arg.meta.get("val"))
         if isinstance(arg, (list, tuple)):
             return "[" + ", ".join(self._arg(a) for a in arg) + "]"
