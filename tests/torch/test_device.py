@@ -78,3 +78,9 @@ def test_package_names():
         "get_dynamo_metrics",
     ):
         assert hasattr(torch.neuron, name)
+
+
+@pytest.mark.parametrize("first", ["torch", "torch_neuronx"])
+def test_either_package_may_be_imported_first(first, run_python):
+    out = run_python(f"import {first}, torch; print(torch.ones(1, device='neuron').is_neuron)")
+    assert out.stdout.split() == ["True"]

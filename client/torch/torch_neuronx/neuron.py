@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from . import _C, _utils  # noqa: F401  (torch.serialization looks for _utils)
-from ._memory import (  # noqa: F401
+from ._memory import (
     empty_cache,
     max_memory_allocated,
     max_memory_reserved,
@@ -17,7 +17,7 @@ from ._memory import (  # noqa: F401
     reset_accumulated_memory_stats,
     reset_peak_memory_stats,
 )
-from ._random import (  # noqa: F401
+from ._random import (
     get_rng_state,
     get_rng_state_all,
     initial_seed,
@@ -28,7 +28,7 @@ from ._random import (  # noqa: F401
     set_rng_state,
     set_rng_state_all,
 )
-from ._stream import (  # noqa: F401
+from ._stream import (
     Event,
     Stream,
     StreamContext,
@@ -38,6 +38,52 @@ from ._stream import (  # noqa: F401
     stream,
 )
 from ._utils import _get_device_index
+
+__all__ = [
+    "DeviceProperties",
+    "Event",
+    "Stream",
+    "StreamContext",
+    "current_device",
+    "current_stream",
+    "default_stream",
+    "device",
+    "device_count",
+    "device_of",
+    "empty_cache",
+    "get_amp_supported_dtype",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_dynamo_metrics",
+    "get_rng_state",
+    "get_rng_state_all",
+    "init",
+    "initial_seed",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_dynamo_metrics",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "stream",
+    "synchronize",
+]
 
 
 def is_available() -> bool:
