@@ -1,5 +1,6 @@
 // What daemons, sessions and builds share through the caches, and what they must not.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -162,6 +163,26 @@ TEST_F(CacheTest, ACacheThatCannotBeWrittenHarmsNothing) {
   ASSERT_NE(client, nullptr);
   EXPECT_EQ(Double(*client, Define(*client, AddProgram(2)), {1, 2}), (std::vector<float>{2, 4}));
   EXPECT_NE(Log().find("cache: cannot write"), std::string::npos);
+}
+
+// The kernel lets no file grow, as on a full disk; its signal must not end the daemon.
+TEST_F(CacheTest, AFullDiskUnderADaemonHarmsNothing) {
+  auto client = Connect();
+  ASSERT_NE(client, nullptr);
+  const int pid = client->daemon_pid();
+  rlimit before;
+  ASSERT_EQ(prlimit(pid, RLIMIT_FSIZE, nullptr, &before), 0);
+  const rlimit tiny{100, before.rlim_max};
+  ASSERT_EQ(prlimit(pid, RLIMIT_FSIZE, &tiny, nullptr), 0);
+  for (int n = 1; n <= 3; ++n) {
+    uint64_t program = 0;
+    ASSERT_TRUE(client->Define("key " + std::to_string(n), "meta", AddProgram(n), &program).ok());
+    EXPECT_EQ(Double(*client, program, std::vector<float>(n, 1)), std::vector<float>(n, 2));
+  }
+  ASSERT_EQ(prlimit(pid, RLIMIT_FSIZE, &before, nullptr), 0);
+  EXPECT_EQ(Double(*client, Define(*client, AddProgram(4)), {1, 2, 3, 4}),
+            (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(Stats(*client)["executables"]["corrupt_entries"], 0);
 }
 
 TEST_F(CacheTest, DamagedFilesAreMadeAgain) {
