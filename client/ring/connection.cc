@@ -128,6 +128,10 @@ Status Connection::Hello(const ConnectOptions& options, int timeout_ms, Greeting
     return {Code::kUnavailable, "the daemon closed the connection before it answered Hello"};
   }
   SetReceiveTimeout(0);
+  if (reply.header.type != static_cast<uint16_t>(ring::FrameType::kHelloReply)) {
+    return {Code::kInternal,
+            "the daemon answered Hello with a frame of type " + std::to_string(reply.header.type)};
+  }
   if (reply.header.status != 0) return FromFrame(reply.header, std::move(reply.payload));
   ring::HelloReplyFrame& fixed = greeting->reply;
   if (reply.payload.size() < sizeof(fixed)) return {Code::kInternal, "HelloReply is too short"};
@@ -181,7 +185,7 @@ Status Connection::Request(ring::FrameType type, uint64_t after_seq,
     Die(frame.payload);
     return DeathStatus();
   }
-  if (frame.header.request != request) {
+  if (frame.header.request != request || frame.header.type != static_cast<uint16_t>(type) + 1) {
     Die("it answered a request that was not made");
     return DeathStatus();
   }

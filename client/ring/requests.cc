@@ -69,7 +69,7 @@ Status ClientImpl::TakeError(int stream, int device, uint64_t upto_seq, uint64_t
   std::string_view rest = tail;
   if (!Cut(rest, reply.op_bytes, &error->op) || !Cut(rest, reply.detail_bytes, &error->detail) ||
       !Cut(rest, reply.stack_bytes, &error->stack) ||
-      !Cut(rest, reply.message_bytes, &error->message)) {
+      !Cut(rest, reply.message_bytes, &error->message) || !rest.empty()) {
     return Malformed("TakeError");
   }
   return {};

@@ -81,8 +81,8 @@ absl::Status BufferTable::Reserve(int device, int64_t bytes) {
 absl::Status BufferTable::ChangeGrant(int device, int64_t delta_bytes) {
   if (delta_bytes >= 0) return Enlarge(device, delta_bytes, delta_bytes);
   Account& account = accounts_[device];
-  // What Buffers use stays granted.
-  const int64_t returned = std::min(-delta_bytes, account.granted - account.used);
+  // What Buffers use stays granted. Compared as negative numbers: the smallest one has no negation.
+  const int64_t returned = -std::max(delta_bytes, account.used - account.granted);
   devices_[device]->Grant(-returned);
   account.granted -= returned;
   granted_bytes_.Add(-returned);

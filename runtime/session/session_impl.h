@@ -146,6 +146,7 @@ class SessionImpl final : public Session {
   uint64_t newest_seq_ = 0;
   // Scratch of one submission.
   std::vector<Buffer*> slots_;
+  std::vector<uint64_t> new_ids_;
   std::vector<DeviceBuffer*> arguments_;
   absl::InlinedVector<bool, 16> donate_;
 

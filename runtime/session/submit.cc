@@ -130,12 +130,12 @@ absl::StatusOr<int> SessionImpl::CheckExecute(const SessionProgram& from,
     }
     slots_[slot]->written_seq = command.seq;
   }
-  for (size_t i = 0; i < command.outputs.size(); ++i) {
-    const auto earlier = command.outputs.begin() + static_cast<ptrdiff_t>(i);
-    if (buffers_.Find(command.outputs[i]) != nullptr ||
-        std::find(command.outputs.begin(), earlier, command.outputs[i]) != earlier) {
-      return absl::AlreadyExistsError(
-          Cat(program.name, ": Buffer ", command.outputs[i], " exists already"));
+  new_ids_.assign(command.outputs.begin(), command.outputs.end());
+  std::sort(new_ids_.begin(), new_ids_.end());
+  for (size_t i = 0; i < new_ids_.size(); ++i) {
+    const uint64_t id = new_ids_[i];
+    if (buffers_.Find(id) != nullptr || (i > 0 && new_ids_[i - 1] == id)) {
+      return absl::AlreadyExistsError(Cat(program.name, ": Buffer ", id, " exists already"));
     }
   }
   if (buffers_.count() + static_cast<int64_t>(command.outputs.size()) > kSessionBuffersMax) {

@@ -8,7 +8,8 @@ namespace neurond::wire {
 
 using ring::RecordHeader;
 
-RingReader::RingReader(const std::byte* data) : data_(data), copy_(ring::kRecordBytesMax / 8) {}
+RingReader::RingReader(const std::byte* data)
+    : data_(data), copy_(std::make_unique_for_overwrite<uint64_t[]>(ring::kRecordBytesMax / 8)) {}
 
 absl::StatusOr<std::span<const std::byte>> RingReader::Next(uint64_t head) {
   for (;;) {
@@ -49,26 +50,27 @@ absl::StatusOr<std::span<const std::byte>> RingReader::Next(uint64_t head) {
       return absl::InvalidArgumentError(
           Cat("expected sequence number ", last_seq_ + 1, ", got ", h.seq));
     }
-    std::memcpy(copy_.data(), data_ + at, h.bytes);
-    std::memcpy(copy_.data(), &h, sizeof(h));
+    std::memcpy(copy_.get(), data_ + at, h.bytes);
+    std::memcpy(copy_.get(), &h, sizeof(h));
     tail_ += h.bytes;
     last_seq_ = h.seq;
-    return std::span(reinterpret_cast<const std::byte*>(copy_.data()), h.bytes);
+    return std::span(reinterpret_cast<const std::byte*>(copy_.get()), h.bytes);
   }
 }
 
 absl::StatusOr<std::span<const std::byte>> RingReader::CopyLarge(const ring::LargeRecord& large,
                                                                  const std::byte* staging) {
-  if (large_.size() < large.record_bytes / 8) large_.resize(large.record_bytes / 8);
-  std::memcpy(large_.data(), staging + large.staging_offset, large.record_bytes);
   RecordHeader h;
-  std::memcpy(&h, large_.data(), sizeof(h));
+  std::memcpy(&h, staging + large.staging_offset, sizeof(h));
   if (h.seq != large.h.seq || h.bytes != large.record_bytes || h.stream != large.h.stream ||
       h.type == static_cast<uint16_t>(ring::RecordType::kLarge)) {
     return absl::InvalidArgumentError(Cat("the record behind Large record seq ", large.h.seq,
                                           " is another: seq ", h.seq, ", ", h.bytes,
                                           " bytes, stream ", h.stream, ", type ", h.type));
   }
+  if (large_.size() < large.record_bytes / 8) large_.resize(large.record_bytes / 8);
+  std::memcpy(large_.data(), staging + large.staging_offset, large.record_bytes);
+  std::memcpy(large_.data(), &h, sizeof(h));  // the one that was checked
   return std::span(reinterpret_cast<const std::byte*>(large_.data()), large.record_bytes);
 }
 

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -40,8 +41,8 @@ class RingReader {
   const std::byte* const data_;
   uint64_t tail_ = 0;
   uint64_t last_seq_ = 0;
-  std::vector<uint64_t> copy_;   // kRecordBytesMax
-  std::vector<uint64_t> large_;  // grows on demand
+  const std::unique_ptr<uint64_t[]> copy_;  // kRecordBytesMax; its pages appear on first touch
+  std::vector<uint64_t> large_;             // grows on demand
 };
 
 }  // namespace neurond::wire

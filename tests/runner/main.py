@@ -21,7 +21,10 @@ def parse(arguments):
     )
     parser.add_argument("-k", dest="keyword", help="run only tests whose name matches")
     parser.add_argument(
-        "--fuzz-seconds", type=int, default=parts.FUZZ_SECONDS, help="time for each fuzz target"
+        "--fuzz-seconds",
+        type=int,
+        help=f"time for each fuzz target (default: {parts.FUZZ_SECONDS} for "
+        f"{' and '.join(parts.FIRST_FUZZ_TARGETS)}, {parts.OTHER_FUZZ_SECONDS} for the others)",
     )
     return parser.parse_args(arguments)
 

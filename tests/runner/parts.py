@@ -16,11 +16,11 @@ from process import run, tail
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOGS = ROOT / "build" / "log"
 
-# Folders of tests/unit that the asan build leaves out: they link generated gRPC code (ten minutes
-# of building) or load a plugin's library, whose code is not instrumented.
-NOT_IN_ASAN = {"grpc", "pjrt"}
-
+# Time for each fuzz target. The two that stand between any local process and the daemon get the
+# longer one.
 FUZZ_SECONDS = 60
+OTHER_FUZZ_SECONDS = 30
+FIRST_FUZZ_TARGETS = ("ring_decoder", "frame_parser")
 
 
 @dataclasses.dataclass
@@ -29,7 +29,7 @@ class Context:
 
     part: str
     keyword: str | None
-    fuzz_seconds: int = FUZZ_SECONDS
+    fuzz_seconds: int | None = None
 
     def log(self, name: str) -> pathlib.Path:
         path = LOGS / f"tests-{self.part}-{name}.log"
@@ -48,12 +48,12 @@ class Context:
         return status == 0
 
 
-def ctest(context: Context, name: str, folder: pathlib.Path, env=None) -> Counts:
+def ctest(context: Context, name: str, folder: pathlib.Path, env=None, options=()) -> Counts:
     junit = LOGS / f"tests-{context.part}-{name}.xml"
     junit.unlink(missing_ok=True)
     command = [
         "ctest", "--test-dir", folder, "--output-on-failure", "--no-tests=error",
-        "--output-junit", junit, "-j", str(os.cpu_count() or 1),
+        "--output-junit", junit, "-j", str(os.cpu_count() or 1), *options,
     ]  # fmt: skip
     if context.keyword:
         command += ["-R", context.keyword, "--no-tests=ignore"]
@@ -105,27 +105,20 @@ def build(context: Context, folder: str, configure: list, targets: list) -> bool
     )
 
 
-def test_folders(under: str = "tests/unit") -> set[str]:
-    """Names of the folders below `under` that build C++ tests."""
-    return {path.parent.name for path in (ROOT / under).glob("*/CMakeLists.txt")}
-
-
-def sanitized(context: Context, preset: str, folders: set[str], env) -> Counts:
-    if not folders:
-        return failure(f"{preset}: no test folder")
-    targets = [f"tests/unit/{folder}/all" for folder in sorted(folders)]
-    if not build(context, preset, ["--preset", preset], targets):
+def sanitized(context: Context, preset: str, env) -> Counts:
+    """The tests of our own code alone: those that neurond_test() labels `sanitized`."""
+    if not build(context, preset, ["--preset", preset], ["sanitized_tests"]):
         return failure(f"{preset}: build")
-    tests = ROOT / "build" / preset / "tests" / "unit"
-    return sum((ctest(context, f, tests / f, env) for f in sorted(folders)), Counts())
+    tests = ROOT / "build" / preset / "tests"
+    return ctest(context, "ctest", tests, env, ["-L", "^sanitized$"])
 
 
 def cpp(context: Context) -> Counts:
     """Every C++ test of the dev build that starts no daemon."""
     tests = ROOT / "build" / "dev" / "tests"
     counts = ctest(context, "cts", tests / "cts")
-    for folder in sorted(test_folders()):
-        counts += ctest(context, folder, tests / "unit" / folder)
+    for path in sorted((ROOT / "tests" / "unit").glob("*/CMakeLists.txt")):
+        counts += ctest(context, path.parent.name, tests / "unit" / path.parent.name)
     return counts
 
 
@@ -154,51 +147,51 @@ def tidy(context: Context) -> Counts:
 
 
 def asan(context: Context) -> Counts:
+    """AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer."""
     env = {
         "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
-        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
     }
-    return sanitized(context, "asan", test_folders() - NOT_IN_ASAN, env)
+    return sanitized(context, "asan", env)
 
 
 def tsan(context: Context) -> Counts:
-    """runtime/ and the fake plugin: std::mutex and atomics alone, so that every edge is seen."""
-    runtime = {path.name for path in (ROOT / "runtime").iterdir()} | {"fake"}
-    options = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}
-    return sanitized(context, "tsan", test_folders() & runtime, options)
+    """What needs no gRPC: std::mutex and atomics alone, so that every edge is seen."""
+    return sanitized(context, "tsan", {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"})
 
 
 def fuzz(context: Context) -> Counts:
-    configure = [
-        "-S", ROOT, "-B", ROOT / "build" / "fuzz", "-G", "Ninja",
-        "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DCMAKE_C_COMPILER=clang",
-        "-DCMAKE_CXX_COMPILER=clang++", "-DNEURON_FUZZ=ON", "-DNEURON_TORCH=OFF",
-    ]  # fmt: skip
-    if not build(context, "fuzz", configure, ["tests/fuzz/all"]):
+    """The libFuzzer targets, which the asan build holds too, side by side."""
+    if not build(context, "asan", ["--preset", "asan"], ["fuzz_targets"]):
         return failure("fuzz: build")
-    folder = ROOT / "build" / "fuzz"
+    folder = ROOT / "build" / "asan"
     if not context.step("seeds", [folder / "tests/fuzz/make_seeds", folder / "seeds"], 60):
         return failure("fuzz: seeds")
-    targets = [path for path in sorted((folder / "tests/fuzz").glob("*_fuzz")) if path.is_file()]
+    names = [path.name.removesuffix("_fuzz") for path in (folder / "tests/fuzz").glob("*_fuzz")]
     if context.keyword:
-        targets = [path for path in targets if context.keyword in path.name]
-    elif not targets:
-        return failure("fuzz: no target was built")
-    with concurrent.futures.ThreadPoolExecutor(1 + (os.cpu_count() or 1)) as pool:
-        return sum(pool.map(lambda target: fuzz_one(context, target), targets), Counts())
+        names = [name for name in names if context.keyword in name]
+    elif not set(FIRST_FUZZ_TARGETS) <= set(names):
+        return failure("fuzz: a target was not built")
+    names.sort(key=lambda name: (name not in FIRST_FUZZ_TARGETS, name))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return sum(pool.map(lambda name: fuzz_one(context, name), names), Counts())
 
 
-def fuzz_one(context: Context, target: pathlib.Path) -> Counts:
-    build, name = ROOT / "build" / "fuzz", target.name.removesuffix("_fuzz")
-    corpus, seeds = build / "corpus" / name, build / "seeds" / name  # the corpus grows run by run
+def fuzz_one(context: Context, name: str) -> Counts:
+    folder = ROOT / "build" / "asan"
+    corpus, seeds = folder / "corpus" / name, folder / "seeds" / name  # the corpus grows run by run
     corpus.mkdir(parents=True, exist_ok=True)
+    seconds = context.fuzz_seconds
+    if seconds is None:
+        seconds = FUZZ_SECONDS if name in FIRST_FUZZ_TARGETS else OTHER_FUZZ_SECONDS
     command = [
-        target, f"-max_total_time={context.fuzz_seconds}", "-timeout=30", "-rss_limit_mb=4096",
-        f"-artifact_prefix={LOGS}/{name}-", "-print_final_stats=1", corpus, seeds,
+        folder / "tests/fuzz" / f"{name}_fuzz", f"-max_total_time={seconds}", "-timeout=30",
+        "-rss_limit_mb=4096", f"-artifact_prefix={LOGS}/{name}-", "-print_final_stats=1",
+        corpus, seeds,
     ]  # fmt: skip
-    if context.step(target.name, command, context.fuzz_seconds + 120):
+    if context.step(name, command, seconds + 120):
         return Counts(passed=1)
-    return failure(target.name)
+    return failure(f"fuzz: {name}")
 
 
 def bench(context: Context) -> Counts:
@@ -216,6 +209,5 @@ PARTS = {
     part.__name__: part
     for part in (tidy, cpp, torch, models, integration, asan, tsan, fuzz, cases, bench)
 }
-# Run without --only. The benchmarks are not among them: they need a machine to themselves. The
-# sanitizer and fuzz builds are run by name until their first full pass is seen.
-DEFAULT = ("tidy", "cpp", "torch", "models", "integration")
+# Run without --only. The benchmarks are not among them: they need a machine to themselves.
+DEFAULT = ("tidy", "cpp", "torch", "models", "integration", "asan", "tsan", "fuzz")

@@ -8,14 +8,15 @@
 #include <thread>
 #include <vector>
 
-#include "plugins/registry/registry.h"
+#include "plugins/fake/fake_plugin.h"
+#include "plugins/fake/interpreter_plugin.h"
 
 namespace neurond {
 namespace {
 
 class DeviceTest : public testing::Test {
  protected:
-  DeviceTest() : plugin_(*MakePlugin({"fake", "", {{"devices", "2"}}, ""})) {}
+  DeviceTest() : plugin_(*fake::InterpreterPlugin::Create(2)) {}
 
   std::unique_ptr<Plugin> plugin_;
   const int a_ = 0, b_ = 0, c_ = 0;  // callers: their addresses
@@ -143,7 +144,8 @@ TEST_F(DeviceTest, WithoutAKnownBoundEveryGrantHasRoom) {
 }
 
 TEST_F(DeviceTest, TheSmallerOfConfiguredAndReportedMemoryCounts) {
-  auto plugin = *MakePlugin({"fake", "", {{"script", "memory 500"}}, ""});
+  auto plugin =
+      *fake::FakePlugin::Create(*fake::InterpreterPlugin::Create(1), {"memory 500", "", false});
   EXPECT_EQ(Device(*plugin, 0, 1, 0).memory_bytes(), 500);
   EXPECT_EQ(Device(*plugin, 0, 1, 400).memory_bytes(), 400);
   EXPECT_EQ(Device(*plugin, 0, 1, 600).memory_bytes(), 500);
@@ -160,7 +162,7 @@ TEST_F(DeviceTest, ADeviceSetHasEveryDeviceOfItsPlugin) {
   DeviceSet devices(*plugin_, 4, 1000);
   ASSERT_EQ(devices.size(), 2);
   EXPECT_EQ(devices.at(1).index(), 1);
-  EXPECT_EQ(devices.at(1).traits().name, "fake:1");
+  EXPECT_EQ(devices.at(1).traits().name, plugin_->traits(1).name);
   EXPECT_EQ(devices.at(0).memory_bytes(), 1000);
 }
 

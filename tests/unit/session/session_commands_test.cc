@@ -229,6 +229,11 @@ TEST_F(SessionCommandsTest, MalformedCommandsChangeNothing) {
   EXPECT_TRUE(absl::IsInvalidArgument(s.Execute(programs.add, {a, wide}, {50})));
   EXPECT_TRUE(absl::IsInvalidArgument(s.Execute(programs.add, {a, other}, {50})));
   EXPECT_TRUE(absl::IsAlreadyExists(s.Execute(programs.add, {a, a}, {a})));
+  Program two = Reads("two", 1);
+  two.created = {kVector, kVector};
+  two.created_results = {0, 1};
+  two.result_count = 2;
+  EXPECT_TRUE(absl::IsAlreadyExists(s.Execute(host.Define(two), {a}, {77, 77})));
   EXPECT_TRUE(absl::IsInvalidArgument(s.Execute(programs.inc, {a}, {}, {1, 2})));
   EXPECT_TRUE(absl::IsInvalidArgument(s.Execute(programs.inc, {a}, {}, {1}, 9999)));
   EXPECT_TRUE(absl::IsInvalidArgument(s.Write(a, {1, 2}, 3)));

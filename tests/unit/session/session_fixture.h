@@ -74,6 +74,11 @@ class TestObserver final : public SessionObserver {
     std::lock_guard<std::mutex> lock(mutex_);
     return monotonic_;
   }
+  // Waits on any thread; the owner pumps meanwhile.
+  void Wait(int stream, uint64_t seq) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return completed_[stream] >= seq; });
+  }
   // Pumps as often as the session asks for it, until the stream has completed `seq`.
   void PumpUntil(Session& session, int stream, uint64_t seq) {
     while (true) {
@@ -113,6 +118,12 @@ struct TestHost {
         cache(MakeExecutableCache(plugin, compiler, {})),
         programs(MakeProgramStore(*cache, "", "build")),
         devices(plugin, inflight_max, memory_bytes) {}
+
+  // A Plugin owes each Execute its callback.
+  ~TestHost() {
+    while (plugin.RunNext()) {
+    }
+  }
 
   // Defines the Program and waits until its Executable is there.
   uint64_t Define(Program program) {

@@ -10,6 +10,7 @@
 #ifndef NEUROND_TESTS_UNIT_SESSION_TEST_PLUGIN_H_
 #define NEUROND_TESTS_UNIT_SESSION_TEST_PLUGIN_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -135,27 +136,22 @@ class TestPlugin : public Plugin {
   }
   // Runs the oldest held Execute on this thread. False if there is none.
   bool RunNext() {
-    std::function<void()> run;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (held_.empty()) return false;
-      run = std::move(held_.front());
-      held_.pop_front();
-    }
-    run();
-    return true;
+    return Run([](std::deque<Held>& held) { return held.begin(); });
+  }
+  // The same of one device, and of those whose inputs are there: another thread may run what makes
+  // them.
+  bool RunNext(int device) {
+    return Run([device](std::deque<Held>& held) {
+      return std::find_if(held.begin(), held.end(), [device](const Held& h) {
+        return h.device == device &&
+               std::all_of(h.inputs.begin(), h.inputs.end(),
+                           [](const TestContentPtr& input) { return input->ready(); });
+      });
+    });
   }
   // Runs the newest one first.
   bool RunLast() {
-    std::function<void()> run;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (held_.empty()) return false;
-      run = std::move(held_.back());
-      held_.pop_back();
-    }
-    run();
-    return true;
+    return Run([](std::deque<Held>& held) { return held.empty() ? held.end() : held.end() - 1; });
   }
   // The next Execute returns this instead of running.
   void FailNextExecute(absl::Status status) {
@@ -233,6 +229,25 @@ class TestPlugin : public Plugin {
  private:
   friend class TestExecutable;
 
+  struct Held {
+    int device;
+    std::vector<TestContentPtr> inputs;
+    std::function<void()> run;
+  };
+  template <typename Choose>
+  bool Run(Choose choose) {
+    std::function<void()> run;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const auto chosen = choose(held_);
+      if (chosen == held_.end()) return false;
+      run = std::move(chosen->run);
+      held_.erase(chosen);
+    }
+    run();
+    return true;
+  }
+
   absl::StatusOr<DeviceBufferPtr> FromHost(int device, DType dtype, int64_t elements,
                                            const void* data) {
     {
@@ -254,7 +269,7 @@ class TestPlugin : public Plugin {
   std::map<std::string, std::shared_ptr<TestKernel>> kernels_;
   mutable std::mutex mutex_;
   bool hold_ = false;
-  std::deque<std::function<void()>> held_;
+  std::deque<Held> held_;
   std::deque<absl::Status> refusals_;
   std::deque<absl::Status> upload_refusals_;
   std::vector<bool> last_donated_;
@@ -297,7 +312,7 @@ class TestExecutable final : public LoadedExecutable {
     auto run = [kernel = kernel_, inputs, outputs, done] { Run(*kernel, inputs, outputs, done); };
     std::unique_lock<std::mutex> lock(plugin_.mutex_);
     if (plugin_.hold_) {
-      plugin_.held_.push_back(run);
+      plugin_.held_.push_back({device, inputs, run});
     } else {
       lock.unlock();
       run();

@@ -66,7 +66,8 @@ TEST(FrameParserTest, AnAnnouncedLengthReservesNothing) {
 
 TEST(DecodeFramesTest, DefineCutsItsThreeParts) {
   const ring::DefineFrame fixed{3, 4, 7};
-  auto define = DecodeDefine(Bytes(fixed) + "keymetaprogram");
+  const std::string payload = Bytes(fixed) + "keymetaprogram";  // what is decoded points into it
+  auto define = DecodeDefine(payload);
   ASSERT_TRUE(define.ok()) << define.status();
   EXPECT_EQ(define->key, "key");
   EXPECT_EQ(define->meta, "meta");
@@ -83,10 +84,12 @@ TEST(DecodeFramesTest, FixedFramesHaveOneSize) {
   EXPECT_FALSE(DecodeGrant(Bytes(ring::GrantFrame{}) + "x").ok());
   EXPECT_FALSE(DecodeTakeError("short").ok());
   EXPECT_TRUE(DecodeEventTime(Bytes(ring::EventTimeFrame{4})).ok());
-  auto key = DecodeLookup(Bytes(ring::LookupFrame{2, 0}) + "ab");
+  const std::string lookup = Bytes(ring::LookupFrame{2, 0}) + "ab";
+  auto key = DecodeLookup(lookup);
   ASSERT_TRUE(key.ok());
   EXPECT_EQ(*key, "ab");
-  auto hello = DecodeHello(Bytes(ring::HelloFrame{1, 1, 42, 2, 3}) + "idA=1");
+  const std::string greeting = Bytes(ring::HelloFrame{1, 1, 42, 2, 3}) + "idA=1";
+  auto hello = DecodeHello(greeting);
   ASSERT_TRUE(hello.ok());
   EXPECT_EQ(hello->build_id, "id");
   EXPECT_EQ(hello->settings, "A=1");
