@@ -5,6 +5,7 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -99,8 +100,14 @@ bool Connection::ReceiveFrame(Frame* frame, Fd* fds) {
   const ring::FrameHeader& header = frame->header;
   const uint64_t limit = header.status != 0 ? kErrorTextBytesMax : ring::kFrameBytesMax;
   if (header.magic != ring::kMagic || header.bytes > limit) return false;
-  frame->payload.resize(header.bytes);
-  return header.bytes == 0 || ReceiveExactly(frame->payload.data(), header.bytes, nullptr);
+  // Memory grows with what has arrived, not with what was announced.
+  for (size_t at = 0; at < header.bytes; at = frame->payload.size()) {
+    frame->payload.resize(at + std::min<size_t>(header.bytes - at, kReceiveStepBytes));
+    if (!ReceiveExactly(frame->payload.data() + at, frame->payload.size() - at, nullptr)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void Connection::SetReceiveTimeout(int ms) {

@@ -4,6 +4,7 @@
 #ifndef NEUROND_CLIENT_RING_LIMITS_H_
 #define NEUROND_CLIENT_RING_LIMITS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace neurond::client {
@@ -26,6 +27,8 @@ inline constexpr int64_t kSpinNs = 1'500;
 inline constexpr uint32_t kFreesPerRecordMax = 8192;
 // A reply's error text beyond this is a broken daemon.
 inline constexpr uint32_t kErrorTextBytesMax = 1u << 20;
+// A reply is taken in so many bytes at a time, and room made for no more.
+inline constexpr size_t kReceiveStepBytes = 256u << 10;
 // How often one Connect starts a daemon before it reports the log instead.
 inline constexpr int kStartsMax = 2;
 // A log that an auto-started daemon would append to is put aside first when it is larger.

@@ -85,7 +85,7 @@ class ScriptedDaemon {
     greeting.ring = RingMemfd();
     greeting.staging = Memfd(ring::kStagingBytes);
     greeting.progress = Memfd(ring::kProgressBytes);
-    greeting.event = Fd(dup(socket_.get()));  // nobody sleeps: it is never written
+    greeting.event = Memfd(8);  // nobody sleeps: it is never written
     ring_ = Fd(dup(greeting.ring.get()));
     auto client = std::make_unique<ClientImpl>(WaitHooks{}, Connect(), std::move(greeting));
     EXPECT_TRUE(client->MapAreas().ok());
