@@ -58,8 +58,8 @@ class Validator {
                      graph_.nodes.size(), graph_.outputs.size()}) {
       if (n > static_cast<size_t>(kProgramPartsMax)) return Bad(Cat("has ", n, " parts"));
     }
-    if (graph_.word_count < 0 || graph_.word_count > kProgramPartsMax) {
-      return Bad(Cat("has ", graph_.word_count, " words"));
+    if (graph_.word_count < 0 || graph_.word_count > kProgramWordsMax) {
+      return Bad(Cat("has ", graph_.word_count, " words, at most ", kProgramWordsMax));
     }
     if (graph_.offsets_used < 0) return Bad("uses a negative number of random offsets");
     if (absl::Status s = Word("seed", graph_.seed_word, true); !s.ok()) return s;

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/base/limits.h"
 #include "tests/unit/lowering/graph_builder.h"
 
 namespace neurond {
@@ -58,6 +59,10 @@ TEST(ValidateTest, WordsAndBuffersAreInRange) {
   const int buffer = b.Buffer(DType::kF32, 12);
   b.InputView(buffer, {DType::kF32, {3}, {1}, 0});
   EXPECT_THAT(Message(b.graph), HasSubstr("no word 0 of 0"));
+  b.graph.word_count = kProgramWordsMax;
+  EXPECT_TRUE(Validate(b.graph).ok());
+  b.graph.word_count = kProgramWordsMax + 1;  // no Session would take it
+  EXPECT_THAT(Message(b.graph), HasSubstr("has 65537 words, at most 65536"));
   b.graph.word_count = 1;
   EXPECT_TRUE(Validate(b.graph).ok());
   b.Write(0, 1, {DType::kF32, {3}, {1}, -1});
