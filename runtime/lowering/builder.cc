@@ -220,6 +220,7 @@ std::string Qualified(std::string_view op) {
 }  // namespace
 
 Value Builder::Unary(std::string_view op, const Value& a) {
+  if (op == "abs" && IsComplex(a.dtype)) return UnaryTo(op, a, RealOf(a.dtype));
   const std::string ref = Ref(a);
   if (op.substr(0, 5) == "chlo.") {
     return Line(a.dtype, a.sizes, Cat(op, " ", ref, " : ", Type(a), " -> ", Type(a)));

@@ -67,7 +67,7 @@ class Builder {
   Value Vector(const std::vector<int64_t>& values);
 
   // --- elementwise ---
-  Value Unary(std::string_view op, const Value& a);                  // "tanh", "chlo.erf"
+  Value Unary(std::string_view op, const Value& a);                  // "tanh", "chlo.erf", "abs"
   Value UnaryTo(std::string_view op, const Value& a, DType result);  // "is_finite", "real"
   Value Binary(std::string_view op, const Value& a, const Value& b);
   Value Add(const Value& a, const Value& b) { return Binary("add", a, b); }

@@ -41,7 +41,6 @@ Value Trunc(Builder& b, const Value& x) {
 Values Abs(Op& op) {
   const Value x = op.Tensor(0);
   if (IsUnsigned(x.dtype)) return {op.Out(x)};
-  if (IsComplex(x.dtype)) return {op.Out(op.b.UnaryTo("abs", x, RealOf(x.dtype)))};
   return {op.Out(op.b.Unary("abs", x))};
 }
 

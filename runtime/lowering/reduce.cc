@@ -245,7 +245,7 @@ Values LogSumExp(Op& op) {
 
 Value VectorNorm(Op& op, const Value& input, double p, const Sizes& dims) {
   Builder& b = op.b;
-  Value x = IsComplex(input.dtype) ? b.UnaryTo("abs", input, RealOf(input.dtype)) : input;
+  Value x = IsComplex(input.dtype) ? b.Unary("abs", input) : input;
   x = b.Convert(x, OpMath(op.ResultDType()));
   if (p == 2.0) return b.Unary("sqrt", SumOver(b, b.Mul(x, x), dims));
   x = b.Unary("abs", x);

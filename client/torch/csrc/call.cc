@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DefaultDtype.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -29,7 +30,7 @@ enum Tag : uint64_t {
 };
 constexpr uint64_t Word(Tag tag, uint64_t rest = 0) { return (uint64_t{tag} << 56) | rest; }
 
-enum Flag : uint64_t { kWhole = 1, kContiguous = 2, kConj = 4, kNeg = 8 };
+enum Flag : uint64_t { kWhole = 1, kPlain = 2, kConj = 4, kNeg = 8 };
 
 constexpr size_t kLinearSlots = 8;
 
@@ -69,6 +70,19 @@ void Builder::Device(const at::Tensor& tensor) {
   } else if (call_.device != device) [[unlikely]] {
     FailDevices(tensor);
   }
+}
+
+// Exactly the strides that a new contiguous tensor has: dimensions of size 1 may have others, which
+// the strides of results follow.
+bool HasPlainStrides(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (strides[i] != stride) {
+      return false;
+    }
+    stride *= std::max<int64_t>(sizes[i], 1);
+  }
+  return true;
 }
 
 int32_t Builder::Slot(Buffer* buffer, bool* fresh) {
@@ -122,9 +136,9 @@ void Builder::Tensor(c10::IValue& holder, bool written, bool in_list) {
     return;
   }
   const bool contiguous = impl->is_contiguous();
+  const bool plain = contiguous && HasPlainStrides(sizes, impl->strides());
   const int64_t numel = impl->numel();
-  uint64_t flags = (contiguous ? uint64_t{kContiguous} : 0) |
-                   (tensor.is_conj() ? uint64_t{kConj} : 0) |
+  uint64_t flags = (plain ? uint64_t{kPlain} : 0) | (tensor.is_conj() ? uint64_t{kConj} : 0) |
                    (tensor.is_neg() ? uint64_t{kNeg} : 0);
   int32_t slot = -1;
   bool whole = true;
@@ -155,7 +169,7 @@ void Builder::Tensor(c10::IValue& holder, bool written, bool in_list) {
   for (const int64_t size : sizes) {
     call_.key.push_back(static_cast<uint64_t>(size));
   }
-  if (!contiguous) {
+  if (!plain) {
     for (const int64_t stride : impl->strides()) {
       call_.key.push_back(static_cast<uint64_t>(stride));
     }

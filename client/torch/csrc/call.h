@@ -7,9 +7,9 @@
 //   op id | settings | per argument:
 //     kTagNone
 //     kTagTensor   | flags | ndim | slot | buffer dtype | dtype     then sizes, [strides unless
-//     contiguous], [buffer elements unless whole] kTagHost     | dtype | wrapped a 0-dim CPU tensor
-//     or a number: run-time scalar kTagList     | kind | length then the items kTagInt / kTagDouble
-//     / kTagBool / kTagString / kTagEnum ...  by value
+//     those of a new tensor], [buffer elements unless whole] kTagHost     | dtype | wrapped a 0-dim
+//     CPU tensor or a number: run-time scalar kTagList     | kind | length then the items kTagInt /
+//     kTagDouble / kTagBool / kTagString / kTagEnum ...  by value
 //
 // Thread-safety: a Call belongs to its stack frame. Lifetime: the tensors belong to the caller's
 // stack and outlive it.

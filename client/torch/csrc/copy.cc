@@ -11,7 +11,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
+
+#include <limits>
 
 #include "client/torch/csrc/buffer.h"
 #include "client/torch/csrc/dispatch.h"
@@ -79,6 +82,26 @@ bool IsDouble(const at::Tensor& tensor) {
 // The same elements as int64, a complex one as two.
 at::Tensor AsWords(const at::Tensor& tensor) {
   return (tensor.is_complex() ? at::view_as_real(tensor) : tensor).view(at::kLong);
+}
+
+// Doubles move as words; where conj or neg bits differ, the sign bits of the words are flipped.
+void CopyWords(const at::Tensor& dst, const at::Tensor& src) {
+  const at::Tensor words = AsWords(Bare(dst));
+  CopyOnDevice(words, AsWords(Bare(src)));
+  constexpr int64_t kSign = std::numeric_limits<int64_t>::min();
+  if (dst.is_neg() != src.is_neg()) {
+    words.bitwise_xor_(kSign);
+  }
+  if (dst.is_conj() != src.is_conj()) {
+    words.select(-1, 1).bitwise_xor_(kSign);
+  }
+}
+
+// A cast from complex to real says so once, as the CPU's copy does: the CPU says it.
+void WarnOfDiscard(const at::Tensor& src, c10::ScalarType to) {
+  if (src.is_complex() && !c10::isComplexType(to)) [[unlikely]] {
+    at::zeros({1}, at::TensorOptions(src.scalar_type()).device(at::kCPU)).to(to);
+  }
 }
 
 at::Tensor DenseOnDevice(const at::Tensor& src) {
@@ -196,6 +219,7 @@ at::Tensor ToCopy(const at::Tensor& self, std::optional<c10::ScalarType> dtype,
       c10::layout_or_default(layout) != c10::kStrided) {
     return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
   }
+  WarnOfDiscard(self, dtype.value_or(self.scalar_type()));
   static OpInfo& op = OpInfo::Named("aten::_to_copy", "");
   torch::jit::Stack stack;
   const auto device_less = std::optional<c10::Device>(c10::Device(c10::DeviceType::PrivateUse1));
@@ -238,11 +262,11 @@ void CopyOnDevice(const at::Tensor& dst, const at::Tensor& src) {
     CopyUp(Download(src), dst);
     return;
   }
-  if (IsDouble(src) && dst.scalar_type() == src.scalar_type() && dst.is_conj() == src.is_conj() &&
-      dst.is_neg() == src.is_neg()) {
-    CopyOnDevice(AsWords(Bare(dst)), AsWords(Bare(src)));
+  if (IsDouble(src) && dst.scalar_type() == src.scalar_type()) {
+    CopyWords(dst, src);
     return;
   }
+  WarnOfDiscard(src, dst.scalar_type());
   static OpInfo& op = OpInfo::Named("aten::copy_", "");
   torch::jit::Stack stack;
   torch::jit::push(stack, dst, src, false);
@@ -273,12 +297,14 @@ at::Tensor Upload(const at::Tensor& self, int device) {
 }
 
 at::Tensor CopyFrom(const at::Tensor& src, const at::Tensor& dst, bool /*non_blocking*/) {
-  TORCH_CHECK(at::is_expandable_to(src.sizes(), dst.sizes()), "The size of tensor a ", dst.sizes(),
-              " must match the size of tensor b ", src.sizes());
+  const auto sizes = at::infer_size_dimvector(dst.sizes(), src.sizes());
+  TORCH_CHECK(dst.sizes() == c10::IntArrayRef(sizes), "output with shape ", dst.sizes(),
+              " doesn't match the broadcast shape ", c10::IntArrayRef(sizes));
   if (dst.numel() == 0) {
     return dst;
   }
   at::assert_no_internal_overlap(dst);
+  at::assert_no_partial_overlap(dst, src);
   const at::Tensor source = src.sizes() == dst.sizes() ? src : src.expand(dst.sizes());
   if (IsNeuron(src) && IsNeuron(dst)) {
     src.device() == dst.device() ? CopyOnDevice(dst, source) : CopyAcross(source, dst);

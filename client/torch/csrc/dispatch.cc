@@ -1,6 +1,7 @@
 #include "client/torch/csrc/dispatch.h"
 
 #include <ATen/core/Generator.h>
+#include <ATen/native/Resize.h>
 
 #include "client/torch/csrc/buffer.h"
 #include "client/torch/csrc/call.h"
@@ -129,10 +130,14 @@ void WarnFloat64(const OpInfo& info) {
   }
 }
 
-void ApplyResizes(const Entry& entry, const Call& call) {
+// `warned`: the CPU run of this very call has said that a non-empty out= tensor is resized.
+void ApplyResizes(const Entry& entry, const Call& call, bool warned) {
   for (const Entry::Resize& resize : entry.resizes) {
-    ResizeStrided(*call.tensors[static_cast<size_t>(resize.tensor)].tensor, resize.sizes,
-                  resize.strides);
+    const at::Tensor& tensor = *call.tensors[static_cast<size_t>(resize.tensor)].tensor;
+    if (!warned) {
+      at::native::resize_output_check(tensor, resize.sizes);
+    }
+    ResizeStrided(tensor, resize.sizes, resize.strides);
   }
 }
 
@@ -152,11 +157,13 @@ void RunKeyed(const OpInfo& info, torch::jit::Stack* stack, uint64_t graph) {
       WarnFloat64(info);
     }
     const Entry* level1 = nullptr;
+    bool resolved = false;
     for (;;) {
       const uint64_t hash = call.Hash();
       const Entry* entry = EntryTable::Get().Find(call, hash, link.epoch);
       if (entry == nullptr) [[unlikely]] {
         entry = Resolve(info, link, call, hash, level1, graph, stack);
+        resolved = true;
         if (entry == nullptr) {
           break;  // the key changed
         }
@@ -170,7 +177,7 @@ void RunKeyed(const OpInfo& info, torch::jit::Stack* stack, uint64_t graph) {
         return;
       }
       if (entry->kind == Entry::Kind::kResize) {
-        ApplyResizes(*entry, call);
+        ApplyResizes(*entry, call, resolved);
         break;
       }
       level1 = entry;

@@ -14,6 +14,7 @@
 #include <ATen/ops/eq.h>
 #include <torch/library.h>
 
+#include <array>
 #include <string_view>
 #include <unordered_set>
 
@@ -29,6 +30,7 @@ const std::unordered_set<std::string_view>& OneProgram() {
   static const auto* names = new std::unordered_set<std::string_view>{
       "aten::native_layer_norm",
       "aten::native_group_norm",
+      "aten::_batch_norm_no_update",
       "aten::_fused_rms_norm",
       "aten::embedding",
       "aten::index_put_",
@@ -122,9 +124,28 @@ bool IsPlainAttention(const at::Tensor& query, const at::Tensor& key, const at::
          query.sym_size(3) == key.sym_size(3);
 }
 
+// No mask, or one without gradient that broadcasts to the scores.
+bool IsPlainMask(const std::optional<at::Tensor>& mask, const at::Tensor& query,
+                 const at::Tensor& key) {
+  if (!mask.has_value() || !mask->defined()) {
+    return true;
+  }
+  const std::array<c10::SymInt, 4> scores = {query.sym_size(0), query.sym_size(1),
+                                             query.sym_size(2), key.sym_size(2)};
+  if (mask->requires_grad() || mask->dim() > 4) {
+    return false;
+  }
+  for (int64_t i = 1; i <= mask->dim(); ++i) {
+    if (mask->sym_size(-i) != 1 && mask->sym_size(-i) != scores[static_cast<size_t>(4 - i)]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Attention is one op of the lowering; torch takes its math path when the user forbids fused
 // kernels by sdpa_kernel(MATH), for dropout, for nested or oddly shaped inputs, and for dtypes
-// without a fused form.
+// without a fused form. The math path also has the words for a mask that does not fit.
 int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                         const std::optional<at::Tensor>& mask, double dropout, bool /*causal*/,
                         std::optional<double> /*scale*/, bool enable_gqa) {
@@ -132,9 +153,8 @@ int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key, const at
   const bool fused_allowed = context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP();
   const bool dtype = query.scalar_type() == at::kFloat || query.scalar_type() == at::kBFloat16 ||
                      query.scalar_type() == at::kHalf;
-  const bool mask_has_grad = mask.has_value() && mask->defined() && mask->requires_grad();
-  if (fused_allowed && dtype && dropout == 0 && !mask_has_grad &&
-      IsPlainAttention(query, key, value, enable_gqa)) {
+  if (fused_allowed && dtype && dropout == 0 && IsPlainAttention(query, key, value, enable_gqa) &&
+      IsPlainMask(mask, query, key)) {
     return static_cast<int64_t>(at::SDPBackend::overrideable);
   }
   return static_cast<int64_t>(at::SDPBackend::math);

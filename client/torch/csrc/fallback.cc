@@ -67,6 +67,31 @@ class HostRandom {
   KeepCpuGenerator keep_;
 };
 
+// The CPU works on copies and writes back what the schema marks: the rest is written back here.
+class SilentWrites {
+ public:
+  SilentWrites(const OpInfo& info, torch::jit::Stack* stack) {
+    const size_t first = stack->size() - info.args.size();
+    for (const size_t i : info.silently_written) {
+      c10::IValue& value = (*stack)[first + i];
+      if (value.isTensor() && value.toTensor().defined() && value.toTensor().is_privateuseone()) {
+        const at::Tensor device = value.toTensor();
+        const at::Tensor host = device.cpu();
+        value = host;
+        written_.emplace_back(device, host);
+      }
+    }
+  }
+  void Finish() const {
+    for (const auto& [device, host] : written_) {
+      device.copy_(host);
+    }
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> written_;
+};
+
 }  // namespace
 
 void RunOnCpu(const OpInfo& info, torch::jit::Stack* stack, std::string_view reason) {
@@ -78,7 +103,9 @@ void RunOnCpu(const OpInfo& info, torch::jit::Stack* stack, std::string_view rea
     TORCH_WARN("neuron: ", info.name, " runs on the CPU: ", reason);
   }
   const HostRandom random(info, stack);
+  const SilentWrites writes(info, stack);
   at::native::cpu_fallback(info.op, stack);
+  writes.Finish();
 }
 
 }  // namespace neurond::shim

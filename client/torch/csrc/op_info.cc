@@ -104,6 +104,21 @@ bool IndexesFromHost(std::string_view name) {
          name.starts_with("aten::_unsafe_masked_index");
 }
 
+// Running statistics that these ops update without saying so.
+std::vector<size_t> SilentlyWritten(std::string_view name) {
+  if (name.starts_with("aten::native_batch_norm") &&
+      !name.starts_with("aten::native_batch_norm_")) {
+    return {3, 4};
+  }
+  if (name.starts_with("aten::batch_norm_update_stats")) {
+    return {1, 2};
+  }
+  if (name.starts_with("aten::batch_norm_gather_stats")) {
+    return {3, 4};
+  }
+  return {};
+}
+
 }  // namespace
 
 OpInfo::OpInfo(const c10::OperatorHandle& handle) : op(handle), id(next_id.fetch_add(1)) {
@@ -122,6 +137,7 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle) : op(handle), id(next_id.fetch
       name.starts_with("aten::") || name.starts_with("prims::") || name.starts_with("neuron::");
   is_graph = name == "neuron::run_graph";
   skip_reference = SkipsReference(name);
+  silently_written = SilentlyWritten(name);
   divides = Divides(name);
   indexes_from_host = IndexesFromHost(name);
 }

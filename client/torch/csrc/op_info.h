@@ -34,6 +34,8 @@ struct OpInfo {
   std::string schema;  // its text: part of the portable key
   std::vector<ArgKind> args;
   std::vector<bool> written;  // arguments that the schema marks as mutated
+  std::vector<size_t>
+      silently_written;  // arguments that the op writes and the schema does not mark
   bool any_written = false;
   bool persisted = false;          // aten, prims and our own: known to later processes too
   bool is_graph = false;           // neuron::run_graph

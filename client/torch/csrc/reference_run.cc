@@ -99,6 +99,17 @@ bool WithinLimits(const OpInfo& info, const Call& call, const std::vector<Window
   return bytes <= kReferenceBytesMax && Work(info, call) <= kReferenceWorkMax;
 }
 
+// A few CPU kernels write through expanded tensors, element by element; a Program writes a View
+// whole and could not say which of the elements that share memory wins.
+void CheckExpandedWrites(const OpInfo& info, const torch::jit::Stack& stack) {
+  const size_t first = stack.size() - info.args.size();
+  for (size_t i = 0; i < info.args.size(); ++i) {
+    if (info.written[i] && stack[first + i].isTensor() && stack[first + i].toTensor().defined()) {
+      at::assert_no_internal_overlap(stack[first + i].toTensor());
+    }
+  }
+}
+
 // What TensorIterator would have checked, where the CPU does not run.
 void CheckWrites(const OpInfo& info, const Call& call, const torch::jit::Stack& stack) {
   const size_t first = stack.size() - info.args.size();
@@ -262,6 +273,7 @@ Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::S
   Twin twin(info, call, windows);
   torch::jit::Stack arguments = twin.Arguments(info, stack);
   info.op.callBoxed(arguments);
+  CheckExpandedWrites(info, stack);
   twin.Read(arguments, &reference);
   reference.ran = true;
   return reference;

@@ -73,7 +73,8 @@ const at::Tensor& Resize(const at::Tensor& self, c10::IntArrayRef sizes,
     }
     ResizeStrided(self, sizes, strides);
   }
-  if (format.has_value() && *format != c10::MemoryFormat::Preserve) {
+  if (format.has_value()) {
+    TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format", *format);
     self.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   }
   return self;

@@ -6,6 +6,7 @@ leak into the trace.
 """
 
 import contextlib
+import logging
 import threading
 
 import torch
@@ -31,6 +32,7 @@ def _fresh_keys() -> tuple:
 
 
 _INCLUDE, _EXCLUDE = _fresh_keys()
+_log = logging.getLogger("torch._subclasses.fake_tensor")
 
 
 @contextlib.contextmanager
@@ -43,8 +45,22 @@ def _no_dynamo():
 
 
 @contextlib.contextmanager
+def _quiet():
+    """A trace that fails is tried again or refused by name: torch's own log of it says nothing to
+    the user.
+    """
+    before = _log.disabled
+    _log.disabled = True
+    try:
+        yield
+    finally:
+        _log.disabled = before
+
+
+@contextlib.contextmanager
 def clean_state():
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_quiet())
         stack.enter_context(_no_dynamo())
         stack.enter_context(torch._C.DisableTorchFunction())
         if torch._C._functorch.peek_interpreter_stack() is not None:

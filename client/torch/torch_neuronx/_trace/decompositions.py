@@ -11,7 +11,8 @@ import functools
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 
-from . import rng
+from . import rng, twins
+from .errors import Refused
 from .kept import KEPT
 
 aten = torch.ops.aten
@@ -89,8 +90,31 @@ def _polar(magnitude, angle):
     return aten.complex.default(*parts)
 
 
+def _fma(a, b, c):
+    return aten.add.Tensor(aten.mul.Tensor(a, b), c)
+
+
+def _foreach(op, *args, **kwargs):
+    try:
+        return twins.run(op, args, kwargs, None)
+    except Refused:  # (the daemon refuses it by its name)
+        return NotImplemented
+
+
+def _foreach_rules() -> dict:
+    """Compiled optimizers hold `_foreach_*` ops: one op per tensor, as in eager programs."""
+    table = {}
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.startswith("aten::_foreach_"):
+            packet, _, overload = name.removeprefix("aten::").partition(".")
+            op = getattr(getattr(aten, packet), overload or "default")
+            if not op._schema.is_mutable:
+                table[op] = functools.partial(_foreach, op)
+    return table
+
+
 def _own_rules() -> dict:
-    table = rng.rules()
+    table = rng.rules() | _foreach_rules()
     table[aten.convolution_overrideable.default] = _convolution_overrideable
     table[aten.convolution_backward_overrideable.default] = _convolution_backward_overrideable
     table[aten.index_put.default] = _index_put
@@ -115,6 +139,8 @@ def _core_and_wider() -> dict:
     """What AOTAutograd gets: op -> rule, composite ones left out (make_fx takes them apart
     itself).
     """
+    from torch._inductor import inductor_prims  # (what Dynamo makes of addcmul with a tensor value)
+
     own, keep, core = _tables()
     table = dict(decomposition_table)
     table = {op: fn for op, fn in table.items() if _is_open(op)}
@@ -122,6 +148,7 @@ def _core_and_wider() -> dict:
     for op in keep:
         table.pop(op, None)
     table.update(own)
+    table[inductor_prims.fma] = _fma
     return table
 
 

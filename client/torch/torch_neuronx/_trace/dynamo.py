@@ -7,6 +7,7 @@ same keyed path as eager ops. Calls are boxed: the caller's list is emptied and 
 dropped after its last use, so that saved tensors die early.
 """
 
+import contextlib
 import functools
 import operator
 import os
@@ -285,8 +286,16 @@ class _EagerStep:
 
         args = fx.map_arg(self.node.args, value)
         kwargs = fx.map_arg(self.node.kwargs, value)
-        env[self.slot[self.node]] = self.node.target(*args, **kwargs)
-        return written_input(self.node) is not None
+        written = written_input(self.node)
+        # AOTAutograd itself counts the version of an input that the graph writes.
+        keep = (
+            contextlib.nullcontext()
+            if written is None
+            else torch.autograd._unsafe_preserve_version_counter(value(written))
+        )
+        with keep:
+            env[self.slot[self.node]] = self.node.target(*args, **kwargs)
+        return written is not None
 
 
 def _number(value):

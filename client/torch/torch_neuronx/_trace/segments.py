@@ -18,6 +18,10 @@ from .recorder import CONSTANT_LIMIT, IDENTITY
 aten = torch.ops.aten
 
 
+# Writes to a tensor's storage pointer and sizes, not to its elements: `x.data = y`.
+_METADATA_WRITES = {aten.set_.source_Tensor}
+
+
 @dataclasses.dataclass
 class Segment:
     """Nodes that become one program. Inputs and outputs are nodes of the graph."""
@@ -84,7 +88,7 @@ def _belongs(node: fx.Node, eager_ops) -> bool:
     if node.target is operator.getitem and not node.meta.get("neuron_view"):
         return _belongs(node.args[0], eager_ops)
     device = on_device(node)
-    if node.meta.get("neuron_view"):
+    if node.meta.get("neuron_view") or node.target in _METADATA_WRITES:
         return False
     if device is None or not isinstance(node.target, torch._ops.OpOverload):
         return False
