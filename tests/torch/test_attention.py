@@ -156,6 +156,25 @@ def test_math_can_be_asked_for():
     assert not fused_ops()
 
 
+def test_attention_inside_vmap():
+    def run(device):
+        g = torch.Generator().manual_seed(2)
+        q = torch.randn(3, *PLAIN, generator=g).to(device)
+        masks = (torch.rand(3, 6, 6, generator=g) > 0.4).to(device)
+
+        def attention(x, mask=None):
+            return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+        gradient = torch.func.grad(lambda x: attention(x).sin().sum())
+        return (
+            torch.func.vmap(attention)(q),
+            torch.func.vmap(gradient)(q),
+            torch.func.vmap(lambda m: attention(q[0], m))(masks),
+        )
+
+    equal(run("neuron"), run("cpu"), skip=("version", "strides"))
+
+
 def test_dropout_is_reproducible_and_has_the_gradient_of_its_mask():
     q = torch.randn(1, 2, 16, 8, device="neuron")
     v = torch.eye(16, device="neuron").expand(1, 2, 16, 16).contiguous().requires_grad_()

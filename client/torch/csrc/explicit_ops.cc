@@ -9,6 +9,8 @@
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/functorch/BatchedTensorImpl.h>
+#include <ATen/functorch/TensorWrapper.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/eq.h>
@@ -124,6 +126,18 @@ bool IsPlainAttention(const at::Tensor& query, const at::Tensor& key, const at::
          query.sym_size(3) == key.sym_size(3);
 }
 
+// Inside vmap, under whatever other transforms: there is no batching rule for the fused op.
+bool IsBatched(at::Tensor tensor) {
+  while (!at::functorch::isBatchedTensor(tensor)) {
+    const auto* wrapper = at::functorch::maybeGetTensorWrapper(tensor);
+    if (wrapper == nullptr) {
+      return false;
+    }
+    tensor = wrapper->value();
+  }
+  return true;
+}
+
 // No mask, or one without gradient that broadcasts to the scores.
 bool IsPlainMask(const std::optional<at::Tensor>& mask, const at::Tensor& query,
                  const at::Tensor& key) {
@@ -132,7 +146,7 @@ bool IsPlainMask(const std::optional<at::Tensor>& mask, const at::Tensor& query,
   }
   const std::array<c10::SymInt, 4> scores = {query.sym_size(0), query.sym_size(1),
                                              query.sym_size(2), key.sym_size(2)};
-  if (mask->requires_grad() || mask->dim() > 4) {
+  if (mask->requires_grad() || mask->dim() > 4 || IsBatched(*mask)) {
     return false;
   }
   for (int64_t i = 1; i <= mask->dim(); ++i) {
@@ -144,7 +158,7 @@ bool IsPlainMask(const std::optional<at::Tensor>& mask, const at::Tensor& query,
 }
 
 // Attention is one op of the lowering; torch takes its math path when the user forbids fused
-// kernels by sdpa_kernel(MATH), for dropout, for nested or oddly shaped inputs, and for dtypes
+// kernels by sdpa_kernel(MATH), for dropout, inside vmap, for nested or oddly shaped inputs, and for dtypes
 // without a fused form. The math path also has the words for a mask that does not fit.
 int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                         const std::optional<at::Tensor>& mask, double dropout, bool /*causal*/,
@@ -153,7 +167,8 @@ int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key, const at
   const bool fused_allowed = context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP();
   const bool dtype = query.scalar_type() == at::kFloat || query.scalar_type() == at::kBFloat16 ||
                      query.scalar_type() == at::kHalf;
-  if (fused_allowed && dtype && dropout == 0 && IsPlainAttention(query, key, value, enable_gqa) &&
+  const bool batched = IsBatched(query) || IsBatched(key) || IsBatched(value);
+  if (fused_allowed && dtype && dropout == 0 && !batched && IsPlainAttention(query, key, value, enable_gqa) &&
       IsPlainMask(mask, query, key)) {
     return static_cast<int64_t>(at::SDPBackend::overrideable);
   }
