@@ -71,7 +71,8 @@ absl::StatusOr<ExecuteResult> FakeExecutable::Execute(int device,
   auto run = std::make_shared<Run>();
   run->fault = plugin_.script().Next(FaultPoint::kExecute, signature_.name);
   if (run->fault.crash) std::abort();
-  if (!run->fault.error.ok() && !run->fault.late) return run->fault.error.ToStatus();
+  const bool late = run->fault.late && plugin_.traits(device).may_fail_after_dispatch;
+  if (!run->fault.error.ok() && !late) return run->fault.error.ToStatus();
   run->device = device;
   run->donate.reset(new bool[arguments.size()]);
   bool pending = false;

@@ -56,7 +56,7 @@ FakePlugin::FakePlugin(std::unique_ptr<Plugin> inner, const FakeOptions& options
     auto& device = devices_.emplace_back(std::make_unique<FakeDevice>());
     device->traits = inner_->traits(i);
     device->traits.name = Cat("fake:", i);
-    device->traits.may_fail_after_dispatch = true;
+    device->traits.may_fail_after_dispatch = options.fails_late;
     if (memory_bytes > 0) device->traits.memory_bytes = memory_bytes;
   }
 }

@@ -6,8 +6,9 @@
 // yet, may fail after Execute returned, and dependents wait for it, as on an accelerator.
 //
 // Options: script (rules, see script.h), script_file, devices (of the interpreter; default 4),
-// async = true (every Execute goes through the queue). With a wrapped library all others are its
-// create options.
+// async = true (every Execute goes through the queue), fails_late = false (a late fault is an
+// immediate one: the runtime may then donate, as on a device that cannot fail after dispatch).
+// With a wrapped library all others are its create options.
 //
 // A serialized executable is the module's signature and the wrapped plugin's bytes.
 //
@@ -35,6 +36,7 @@ struct FakeOptions {
   std::string script;
   std::string script_file;
   bool async = false;
+  bool fails_late = true;
 };
 
 // One device's state.

@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<Plugin>> MakeFake(PluginConfig config) {
   options.script = Take(config.options, "script", "");
   options.script_file = Take(config.options, "script_file", "");
   options.async = Take(config.options, "async", "false") == "true";
+  options.fails_late = Take(config.options, "fails_late", "true") == "true";
   const std::string devices = config.path.empty() ? Take(config.options, "devices", "4") : "";
   absl::StatusOr<std::unique_ptr<Plugin>> inner = MakeInner(devices, config);
   if (!inner.ok()) return inner.status();

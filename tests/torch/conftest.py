@@ -79,13 +79,13 @@ def run_python():
 @pytest.fixture
 def daemon_with():
     """Starts a daemon over the fake plugin, which wraps the CPU plugin and commits the faults of a
-    script (plugins/fake/script.h). Returns its address.
+    script (plugins/fake/script.h). Options are the plugin's. Returns its address.
     """
     from torch_neuronx import _build_config
 
     started = []
 
-    def start(script: str) -> str:
+    def start(script: str, **options) -> str:
         home = pathlib.Path(tempfile.mkdtemp(prefix="neurond-f-"))
         (home / "script").write_text(script)
         address = home / "neurond.sock"
@@ -104,6 +104,8 @@ def daemon_with():
         listener.bind(str(address))
         listener.listen()
         command = [_build_config.DAEMON, *(str(word) for flag in flags.items() for word in flag)]
+        for name, value in options.items():
+            command += ["--plugin-option", f"{name}={value}"]
         shell = ["sh", "-c", f'exec "$@" 3<&{listener.fileno()}', "sh", *command]
         env = os.environ | {"LISTEN_FDS": "1"}
         started.append((subprocess.Popen(shell, env=env, pass_fds=[listener.fileno()]), home))

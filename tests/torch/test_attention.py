@@ -9,6 +9,7 @@ import contextlib
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import torch_neuronx
@@ -267,3 +268,43 @@ def test_attention_of_transformers_is_one_op(make, compiled, monkeypatch):
     assert used >= FUSED
     got = loss.detach(), [p.grad.detach() for p in model.parameters()]
     equal(got, want, skip=("version", "strides"))
+
+
+MASKS = {
+    "none": {},
+    "padding": {"src_key_padding_mask": torch.arange(5).ge(torch.tensor([[3], [5]]))},
+    "nothing left of a row": {"src_key_padding_mask": torch.tensor([[True], [False]]).expand(2, 5)},
+    "causal": {"mask": nn.Transformer.generate_square_subsequent_mask(5), "is_causal": True},
+}
+
+
+@pytest.mark.usefixtures("no_fallback")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("options", [{}, {"norm_first": True, "activation": "gelu"}])
+def test_transformer_layers_stay_on_the_device_without_gradients(options, mask):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, **options)
+    encoder = nn.TransformerEncoder(layer, 2).eval()
+    x = torch.randn(2, 5, 16)
+    with torch.no_grad():
+        want = encoder(x, **MASKS[mask])
+        encoder.to("neuron")
+        moved = {k: v.neuron() if k != "is_causal" else v for k, v in MASKS[mask].items()}
+        got = encoder(x.neuron(), **moved)
+    # (the CPU gives zeros, not the row itself, where its nested tensors had no elements)
+    hidden = MASKS[mask].get("src_key_padding_mask", torch.zeros(2, 5, dtype=torch.bool))
+    torch.testing.assert_close(got.cpu()[~hidden], want[~hidden], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("no_fallback")
+@pytest.mark.parametrize("average", [True, False])
+def test_multi_head_attention_gives_its_weights_without_gradients(average):
+    torch.manual_seed(0)
+    module = nn.MultiheadAttention(16, 4, batch_first=True).eval()
+    x = torch.randn(2, 5, 16)
+    with torch.no_grad():
+        want = module(x, x, x, average_attn_weights=average)
+        moved = module.to("neuron")
+        got = moved(x.neuron(), x.neuron(), x.neuron(), average_attn_weights=average)
+    equal(got, want, skip=("strides",))

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
+import view_programs
 from mirror import counting, equal
 
 pytestmark = [
@@ -158,6 +159,18 @@ def test_state_of_a_module():
         call = compiled(module, device)
         out = [call(counting(device, 3))[0] for _ in range(3)]
         return out, module.total, module.calls
+
+    equal(run("neuron"), run("cpu"), skip=("version",))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_function_over_views(seed):
+    """Inputs written through views, views of what was written, everything returned."""
+    fn = view_programs.Function(seed)
+
+    def run(device):
+        inputs = fn.inputs(device)
+        return compiled(lambda *x: fn(*x), device)(*inputs), inputs
 
     equal(run("neuron"), run("cpu"), skip=("version",))
 

@@ -91,8 +91,11 @@ view_programs.run(range(4), streams=2)
 """
 
 
-def test_the_same_on_a_device_with_latency(run_python, daemon_with):
-    """Every Execute takes longer than its submission: queues are full of readers and writers."""
-    address = daemon_with("execute * * slow 2\n")
+@pytest.mark.parametrize("fails_late", ["true", "false"])
+def test_the_same_on_a_device_with_latency(fails_late, run_python, daemon_with):
+    """Every Execute takes longer than its submission: queues are full of readers and writers. A
+    device that cannot fail late is given what its queued readers still hold.
+    """
+    address = daemon_with("execute * * slow 2\n", fails_late=fails_late)
     path = os.pathsep.join([str(SOURCES), os.environ.get("PYTHONPATH", "")])
     run_python(LATENT, NEURON_RT_ADDRESS=address, PYTHONPATH=path, PYTHONWARNINGS="ignore")

@@ -183,6 +183,54 @@ def test_a_write_through_an_expanded_tensor_is_refused_if_not_the_cpus(name):
             writes[name]()
 
 
+def lists(d):
+    return [counting(d, 2, 2), counting(d, 3)], [counting(d, 2, 2), counting(d, 3)]
+
+
+LIST_WRITES = {
+    "add a number": lambda a, b: torch._foreach_add_(a, 1.0),
+    "add a list": lambda a, b: torch._foreach_add_(a, b, alpha=2),
+    "copy": lambda a, b: torch._foreach_copy_(a, b),
+    "zero": lambda a, b: torch._foreach_zero_(a),
+    "lerp": lambda a, b: torch._foreach_lerp_(a, b, 0.5),
+    "of views": lambda a, b: torch._foreach_mul_([a[0][0], a[0][1]], [2.0, 3.0]),
+    "not in place": lambda a, b: torch._foreach_add(a, b),
+}
+
+
+@pytest.mark.parametrize("name", LIST_WRITES)
+def test_lists_that_are_written_count_versions(name):
+    def run(device):
+        a, b = lists(device)
+        return LIST_WRITES[name](a, b), a, b
+
+    same_on_both(run)
+
+
+@pytest.mark.parametrize("foreach", [True, False])
+def test_a_step_before_backward_is_noticed(foreach):
+    def run(device):
+        w = counting(device, 3).requires_grad_()
+        optimizer = torch.optim.SGD([w], lr=0.1, foreach=foreach)
+        loss = (w * w).sum()
+        w.grad = torch.ones_like(w)
+        optimizer.step()
+        loss.backward()  # w was saved, and is another now
+
+    same_on_both(run)
+
+
+def test_shifts_in_place(no_fallback):
+    def run(device):
+        x = counting(device, 6, dtype=torch.int8)
+        x <<= 1
+        x >>= counting(device, 6, dtype=torch.int8) % 2
+        x &= 7
+        return x
+
+    same_on_both(run)
+
+
 def data_swap(d):
     x, y = counting(d, 4), counting(d, 6)
     old = x[1:]

@@ -233,6 +233,51 @@ class Program:
         self._both(self.rng.choice(changes), pair, source)
 
 
+class Function:
+    """A random function of two tensors: steps that the CPU accepts, recorded as they are drawn.
+
+    Called, it repeats them: inputs are written through views of them and of what was made of them,
+    and everything made is returned, aliases included.
+    """
+
+    def __init__(self, seed: int, steps: int = 8):
+        rng = random.Random(seed)
+        self.dtypes = [rng.choice(DTYPES) for _ in range(2)]
+        self.sizes = [rng.choice([s for s in _SHAPES if 0 not in s]) for _ in range(2)]
+        self.steps = []
+        made = self.inputs("cpu")
+        while len(self.steps) < steps:
+            self._draw(rng, made)
+
+    def inputs(self, device: str) -> list:
+        return [
+            (torch.arange(math.prod(s)) % 5).reshape(s).to(d).to(device)
+            for s, d in zip(self.sizes, self.dtypes, strict=True)
+        ]
+
+    def _draw(self, rng, made) -> None:
+        i, j = rng.randrange(len(made)), rng.randrange(len(made))
+        writes = rng.random() < 0.6 and not overlaps(made[i])
+        other = made[j].clone()
+        step = rng.choice(_in_place(rng, made[i], other) if writes else _views(rng, made[i]))
+        try:
+            result = step(made[i], other) if writes else step(made[i])
+        except (RuntimeError, NotImplementedError, IndexError, TypeError):
+            return
+        if not writes:
+            made.append(result)
+        self.steps.append((writes, i, j, step))
+
+    def __call__(self, *inputs):
+        made = list(inputs)
+        for writes, i, j, step in self.steps:
+            if writes:
+                step(made[i], made[j].clone())
+            else:
+                made.append(step(made[i]))
+        return made
+
+
 def run(seeds, steps: int = 12, streams: int = 0) -> None:
     for seed in seeds:
         Program(seed, steps, streams).run()

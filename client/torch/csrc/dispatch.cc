@@ -187,9 +187,38 @@ void RunKeyed(const OpInfo& info, torch::jit::Stack* stack, uint64_t graph) {
   TORCH_CHECK(false, "neuron: ", info.name, " does not settle on a program");
 }
 
+namespace {
+
+// Autograd's own kernels count the version of each tensor that an op writes, but not of those in a
+// list: that is left to the kernel of the device.
+std::vector<at::Tensor> WrittenLists(const OpInfo& info, const torch::jit::Stack& stack) {
+  std::vector<at::Tensor> written;
+  const size_t first = stack.size() - info.args.size();
+  for (size_t i = 0; i < info.args.size(); ++i) {
+    if (info.written[i] && stack[first + i].isTensorList()) {
+      const auto list = stack[first + i].toTensorVector();
+      written.insert(written.end(), list.begin(), list.end());
+    }
+  }
+  return written;
+}
+
+}  // namespace
+
 void BoxedKernel(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
                  torch::jit::Stack* stack) {
-  RunKeyed(OpInfo::Of(op), stack);
+  const OpInfo& info = OpInfo::Of(op);
+  if (!info.counts_versions) [[likely]] {
+    RunKeyed(info, stack);
+    return;
+  }
+  const std::vector<at::Tensor> written = WrittenLists(info, *stack);
+  RunKeyed(info, stack);
+  for (const at::Tensor& tensor : written) {
+    if (!tensor.is_inference()) {
+      tensor.unsafeGetTensorImpl()->bump_version();
+    }
+  }
 }
 
 }  // namespace neurond::shim

@@ -158,8 +158,8 @@ bool IsPlainMask(const std::optional<at::Tensor>& mask, const at::Tensor& query,
 }
 
 // Attention is one op of the lowering; torch takes its math path when the user forbids fused
-// kernels by sdpa_kernel(MATH), for dropout, inside vmap, for nested or oddly shaped inputs, and for dtypes
-// without a fused form. The math path also has the words for a mask that does not fit.
+// kernels by sdpa_kernel(MATH), for dropout, inside vmap, for nested or oddly shaped inputs, and
+// for dtypes without a fused form. The math path also has the words for a mask that does not fit.
 int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                         const std::optional<at::Tensor>& mask, double dropout, bool /*causal*/,
                         std::optional<double> /*scale*/, bool enable_gqa) {
@@ -168,8 +168,8 @@ int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key, const at
   const bool dtype = query.scalar_type() == at::kFloat || query.scalar_type() == at::kBFloat16 ||
                      query.scalar_type() == at::kHalf;
   const bool batched = IsBatched(query) || IsBatched(key) || IsBatched(value);
-  if (fused_allowed && dtype && dropout == 0 && !batched && IsPlainAttention(query, key, value, enable_gqa) &&
-      IsPlainMask(mask, query, key)) {
+  if (fused_allowed && dtype && dropout == 0 && !batched &&
+      IsPlainAttention(query, key, value, enable_gqa) && IsPlainMask(mask, query, key)) {
     return static_cast<int64_t>(at::SDPBackend::overrideable);
   }
   return static_cast<int64_t>(at::SDPBackend::math);
@@ -202,6 +202,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvolutionBackwardOverrideable(
   return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
 }
 
+// nn.TransformerEncoder asks whether it may make nested tensors of its padded input: the device has
+// none.
+bool NestsFromMask(const at::Tensor& /*padded*/, const at::Tensor& /*mask*/) { return false; }
+
 }  // namespace
 
 void RegisterExplicitOps() {
@@ -210,6 +214,7 @@ void RegisterExplicitOps() {
   library->impl("equal", TORCH_FN(Equal));
   library->impl("_fused_sdp_choice", TORCH_FN(ChooseAttention));
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&ChooseAttention);
+  library->impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(NestsFromMask));
   library->impl("convolution_overrideable", TORCH_FN(ConvolutionOverrideable));
   library->impl("convolution_backward_overrideable", TORCH_FN(ConvolutionBackwardOverrideable));
 }

@@ -135,6 +135,7 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle) : op(handle), id(next_id.fetch
   }
   persisted =
       name.starts_with("aten::") || name.starts_with("prims::") || name.starts_with("neuron::");
+  counts_versions = any_written && name.starts_with("aten::_foreach_");
   is_graph = name == "neuron::run_graph";
   skip_reference = SkipsReference(name);
   silently_written = SilentlyWritten(name);

@@ -37,6 +37,7 @@ struct OpInfo {
   std::vector<size_t>
       silently_written;  // arguments that the op writes and the schema does not mark
   bool any_written = false;
+  bool counts_versions = false;    // the op itself counts the versions of what it writes
   bool persisted = false;          // aten, prims and our own: known to later processes too
   bool is_graph = false;           // neuron::run_graph
   bool skip_reference = false;     // fails or stalls on zeros, or has no CPU kernel

@@ -11,7 +11,7 @@ import functools
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 
-from . import rng, twins
+from . import rng, transformer, twins
 from .errors import Refused
 from .kept import KEPT
 
@@ -119,6 +119,8 @@ def _own_rules() -> dict:
     table[aten.convolution_backward_overrideable.default] = _convolution_backward_overrideable
     table[aten.index_put.default] = _index_put
     table[aten.polar.default] = _polar
+    table[aten._native_multi_head_attention.default] = transformer.multi_head_attention
+    table[aten._transformer_encoder_layer_fwd.default] = transformer.encoder_layer
     table[aten.empty.memory_format] = _uninitialized
     table[aten.empty_strided.default] = lambda size, stride, **kw: _uninitialized(size, **kw)
     table[aten.empty_permuted.default] = lambda size, layout, **kw: _uninitialized(size, **kw)

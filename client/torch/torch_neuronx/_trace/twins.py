@@ -11,6 +11,8 @@ import functools
 import torch
 
 from .errors import Refused
+from .optimizers import foreach
+from .twin_table import BY_HAND, as_like, full, twin
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -29,31 +31,20 @@ _OUT_DTYPE = {
     "softmax",
 }
 
-_hand = {}
-
-
-def _twin(*names):
-    def register(fn):
-        for name in names:
-            _hand[name] = fn
-        return fn
-
-    return register
-
 
 def run(func, args, kwargs, write, mode=None):
     """Calls the functional form of `func`; returns what `func` returns, written arguments as
     themselves.
     """
     name = func._schema.name.removeprefix("aten::")
-    full = f"{name}.{func._schema.overload_name}" if func._schema.overload_name else name
+    overload = f"{name}.{func._schema.overload_name}"
 
     def call():
-        hand = _hand.get(full) or _hand.get(name)
+        hand = BY_HAND.get(overload) or BY_HAND.get(name)
         if hand is not None:
             return hand(write, *args, **kwargs)
         if name.startswith("_foreach_"):
-            return _foreach(name, func, args, kwargs, write)
+            return foreach(name, func, args, kwargs, write)
         if not func._schema.is_mutable:
             return func(*args, **kwargs)
         return _by_schema(func, args, kwargs, write)
@@ -156,53 +147,43 @@ def _alias_set(func, name):
 # ---- by hand ------------------------------------------------------------------------------------
 
 
-def _full(like, value):
-    return aten.full.default(list(like.shape), value, dtype=like.dtype, device=like.device)
-
-
-def _as(value, like):
-    if value.dtype != like.dtype:
-        value = prims.convert_element_type.default(value, like.dtype)
-    return value if value.shape == like.shape else aten.expand.default(value, list(like.shape))
-
-
-@_twin("fill_.Scalar")
+@twin("fill_.Scalar")
 def _(write, self, value):
-    write(self, _full(self, value))
+    write(self, full(self, value))
     return self
 
 
-@_twin("fill_.Tensor")
+@twin("fill_.Tensor")
 def _(write, self, value):
-    write(self, _as(value, self) if isinstance(value, torch.Tensor) else _full(self, value))
+    write(self, as_like(value, self) if isinstance(value, torch.Tensor) else full(self, value))
     return self
 
 
-@_twin("zero_")
+@twin("zero_")
 def _(write, self):
-    write(self, _full(self, 0))
+    write(self, full(self, 0))
     return self
 
 
-@_twin("copy_")
+@twin("copy_")
 def _(write, self, src, non_blocking=False):
-    write(self, _as(src, self))
+    write(self, as_like(src, self))
     return self
 
 
-@_twin("_copy_from", "_copy_from_and_resize")
+@twin("_copy_from", "_copy_from_and_resize")
 def _(write, self, dst, non_blocking=False):
-    write(dst, _as(self, dst))
+    write(dst, as_like(self, dst))
     return dst
 
 
-@_twin("arange.out")
+@twin("arange.out")
 def _(write, end, *, out):
     write(out, aten.arange.start_step(0, end, 1, dtype=out.dtype, device=out.device))
     return out
 
 
-@_twin("arange.start_out", "range.out")
+@twin("arange.start_out", "range.out")
 def _(write, start, end, step=1, *, out):
     values = aten.arange.start_step(start, end, step, dtype=out.dtype, device=out.device)
     if values.shape != out.shape:  # range includes its end
@@ -211,43 +192,55 @@ def _(write, start, end, step=1, *, out):
     return out
 
 
-@_twin("eye.out")
+@twin("eye.out")
 def _(write, n, *, out):
     write(out, aten.eye.default(n, dtype=out.dtype, device=out.device))
     return out
 
 
-@_twin("eye.m_out")
+@twin("eye.m_out")
 def _(write, n, m, *, out):
     write(out, aten.eye.m(n, m, dtype=out.dtype, device=out.device))
     return out
 
 
-@_twin("randperm.out", "randperm.generator_out")
+@twin("randperm.out", "randperm.generator_out")
 def _(write, n, generator=None, *, out):
     write(out, aten.randperm.default(n, dtype=out.dtype, device=out.device))
     return out
 
 
-@_twin("bernoulli_.float")
+@twin("bernoulli_.float")
 def _(write, self, p=0.5, *, generator=None):
     write(self, aten.bernoulli.p(self, p))
     return self
 
 
-@_twin("normal_")
+@twin("normal_")
 def _(write, self, mean=0.0, std=1.0, *, generator=None):
     write(self, aten.normal_functional.default(self, mean, std))
     return self
 
 
-@_twin("_index_put_impl_")
+@twin("__ilshift__")
+def _(write, self, other):
+    write(self, torch.bitwise_left_shift(self, other))
+    return self
+
+
+@twin("__irshift__")
+def _(write, self, other):
+    write(self, torch.bitwise_right_shift(self, other))
+    return self
+
+
+@twin("_index_put_impl_")
 def _(write, self, indices, values, accumulate=False, unsafe=False):
     write(self, aten.index_put.default(self, indices, values, accumulate))
     return self
 
 
-@_twin("embedding_renorm_")
+@twin("embedding_renorm_")
 def _(write, self, indices, max_norm, norm_type):
     flat = aten.reshape.default(indices, [-1])
     rows = aten.index_select.default(self, 0, flat)
@@ -280,281 +273,33 @@ def _batch_norm_eval(x, weight, bias, running_mean, running_var, momentum, eps):
     return out, empty, empty
 
 
-@_twin("native_batch_norm", "_native_batch_norm_legit")
+@twin("native_batch_norm", "_native_batch_norm_legit")
 def _(write, x, weight, bias, running_mean, running_var, training, momentum, eps):
     if training:
         return _batch_norm_train(write, x, weight, bias, running_mean, running_var, momentum, eps)
     return _batch_norm_eval(x, weight, bias, running_mean, running_var, momentum, eps)
 
 
-@_twin("_native_batch_norm_legit.no_stats")
+@twin("_native_batch_norm_legit.no_stats")
 def _(write, x, weight, bias, training, momentum, eps):
     return aten._native_batch_norm_legit.no_stats(x, weight, bias, training, momentum, eps)
 
 
-@_twin("_batch_norm_with_update")
+@twin("_batch_norm_with_update")
 def _(write, x, weight, bias, running_mean, running_var, momentum, eps):
     out = _batch_norm_train(write, x, weight, bias, running_mean, running_var, momentum, eps)
     return (*out, aten.full.default([0], 0, dtype=torch.uint8, device=x.device))
 
 
-@_twin("_batch_norm_no_update")
+@twin("_batch_norm_no_update")
 def _(write, x, weight, bias, running_mean, running_var, momentum, eps):
     out = _batch_norm_eval(x, weight, bias, running_mean, running_var, momentum, eps)
     return (*out, aten.full.default([0], 0, dtype=torch.uint8, device=x.device))
 
 
-@_twin("rrelu_with_noise", "rrelu_with_noise_")
+@twin("rrelu_with_noise", "rrelu_with_noise_")
 def _(write, self, noise, lower=0.125, upper=1 / 3, training=False, generator=None):
     out, new_noise = aten.rrelu_with_noise_functional.default(self, noise, lower, upper, training)
     if training:
         write(noise, new_noise)
     return out
-
-
-# ---- foreach and fused optimizers ---------------------------------------------------------------
-
-# _foreach_<name> whose element-wise op has another name.
-_FOREACH_NAMES = {"max": "amax", "zero": None, "copy": None}
-
-
-def _foreach(name, func, args, kwargs, write):
-    base = name.removeprefix("_foreach_")
-    in_place = base.endswith("_") or any(a.is_out for a in func._schema.arguments)
-    base = base.rstrip("_")
-    kwargs = dict(kwargs)
-    targets = kwargs.pop("out", None) or args[0]
-    results = [_foreach_one(base, i, args, kwargs) for i in range(len(args[0]))]
-    if not in_place:
-        return results
-    for target, value in zip(targets, results):
-        write(target, value)
-    return ()
-
-
-def _at(value, i):
-    if isinstance(value, (list, tuple)):
-        return value[i]
-    return value
-
-
-def _foreach_one(base, i, args, kwargs):
-    self = args[0][i]
-    if base == "zero":
-        return _full(self, 0)
-    if base == "copy":
-        return _as(args[1][i], self)
-    rest = [_at(a, i) for a in args[1:]]
-    kwargs = {k: _at(v, i) for k, v in kwargs.items()}
-    if base in ("addcmul", "addcdiv"):
-        tensor1, tensor2, *value = rest
-        value = value[0] if value else kwargs.get("value", kwargs.get("scalars", 1))
-        if isinstance(value, torch.Tensor):
-            raise Refused(f"aten._foreach_{base}: scalars in a tensor")
-        return getattr(torch, base)(self, tensor1, tensor2, value=value)
-    if base == "norm":
-        return torch.linalg.vector_norm(self, *rest, **kwargs)
-    if base == "pow" and not isinstance(args[0], (list, tuple)):
-        self = args[0]
-    if base in ("clamp_max", "clamp_min"):
-        other = rest[0]
-        if isinstance(other, torch.Tensor):
-            return (torch.minimum if base == "clamp_max" else torch.maximum)(self, other)
-    if base in ("maximum", "minimum") and not isinstance(rest[0], torch.Tensor):
-        return (torch.clamp_min if base == "maximum" else torch.clamp_max)(self, rest[0])
-    fn = getattr(torch, {"max": "amax"}.get(base, base), None)
-    if fn is None:
-        raise Refused(f"aten._foreach_{base}: no element-wise form")
-    return fn(self, *rest, **kwargs)
-
-
-@_twin("_foreach_pow.ScalarAndTensor")
-def _(write, self, exponent):
-    return [torch.pow(self, e) for e in exponent]
-
-
-def _unless(found_inf, new, old):
-    """`old` where the step is skipped."""
-    if found_inf is None:
-        return new
-    skip = aten.reshape.default(aten.eq.Scalar(found_inf, 1), [])
-    return aten.where.self(skip, old, new)
-
-
-def _scaled(grad, grad_scale, maximize, write):
-    if grad_scale is not None:
-        grad = torch.div(grad, torch.reshape(grad_scale, []))
-        return grad, (torch.neg(grad) if maximize else grad)
-    return None, (torch.neg(grad) if maximize else grad)
-
-
-def _opmath(*tensors):
-    """Half-precision states are stepped in float32, as the CPU's fused kernel does."""
-    half = (torch.float16, torch.bfloat16)
-    return [
-        torch.ops.prims.convert_element_type(t, torch.float32) if t.dtype in half else t
-        for t in tensors
-    ]
-
-
-def _adam_step(p, g, m, v, vmax, step, lr, beta1, beta2, weight_decay, eps, decoupled):
-    step = step.to(torch.float32) if step.dtype != torch.float32 else step
-    if weight_decay != 0:
-        p, g = (p * (1 - lr * weight_decay), g) if decoupled else (p, g + p * weight_decay)
-    m = m + (g - m) * (1 - beta1)
-    v = v * beta2 + g * g * (1 - beta2)
-    correction1 = 1 - torch.pow(beta1, step)
-    correction2 = torch.sqrt(1 - torch.pow(beta2, step))
-    if vmax is not None:
-        vmax = torch.maximum(vmax, v)
-    denominator = torch.sqrt(v if vmax is None else vmax) / correction2 + eps
-    return p - (lr / correction1) * (m / denominator), m, v, vmax
-
-
-def _fused_adam(
-    write,
-    decoupled,
-    self,
-    grads,
-    exp_avgs,
-    exp_avg_sqs,
-    max_exp_avg_sqs,
-    state_steps,
-    *,
-    lr,
-    beta1,
-    beta2,
-    weight_decay,
-    eps,
-    amsgrad,
-    maximize,
-    grad_scale=None,
-    found_inf=None,
-):
-    for i, p in enumerate(self):
-        new_grad, g = _scaled(grads[i], grad_scale, maximize, write)
-        vmax = max_exp_avg_sqs[i] if amsgrad else None
-        wide = _opmath(p, g, exp_avgs[i], exp_avg_sqs[i], *([vmax] if amsgrad else []))
-        states = _adam_step(
-            *wide[:4],
-            wide[4] if amsgrad else None,
-            state_steps[i],
-            lr,
-            beta1,
-            beta2,
-            weight_decay,
-            eps,
-            decoupled,
-        )
-        olds = [p, exp_avgs[i], exp_avg_sqs[i], vmax]
-        for old, new in zip(olds, states):
-            if old is not None:
-                write(old, _unless(found_inf, _as(new, old), old))
-        if new_grad is not None:
-            write(grads[i], new_grad)
-    return ()
-
-
-@_twin("_fused_adamw_", "_fused_adamw_.tensor_lr")
-def _(write, *args, **kwargs):
-    return _fused_adam(write, True, *args, **kwargs)
-
-
-@_twin("_fused_adam_", "_fused_adam_.tensor_lr")
-def _(write, *args, **kwargs):
-    return _fused_adam(write, False, *args, **kwargs)
-
-
-@_twin("_fused_sgd_", "_fused_sgd_.tensor_lr")
-def _(
-    write,
-    self,
-    grads,
-    momentum_buffer_list,
-    *,
-    weight_decay,
-    momentum,
-    lr,
-    dampening,
-    nesterov,
-    maximize,
-    is_first_step,
-    grad_scale=None,
-    found_inf=None,
-):
-    for i, p in enumerate(self):
-        new_grad, g = _scaled(grads[i], grad_scale, maximize, write)
-        wide_p, g = _opmath(p, g)
-        if weight_decay != 0:
-            g = g + wide_p * weight_decay
-        if momentum_buffer_list:
-            buffer = momentum_buffer_list[i]
-            new = g if is_first_step else _opmath(buffer)[0] * momentum + g * (1 - dampening)
-            write(buffer, _unless(found_inf, _as(new, buffer), buffer))
-            g = g + new * momentum if nesterov else new
-        write(p, _unless(found_inf, _as(wide_p - g * lr, p), p))
-        if new_grad is not None:
-            write(grads[i], new_grad)
-    return ()
-
-
-@_twin("_fused_adagrad_", "_fused_adagrad_.tensor_lr")
-def _(
-    write,
-    self,
-    grads,
-    state_sums,
-    state_steps,
-    *,
-    lr,
-    lr_decay,
-    weight_decay,
-    eps,
-    maximize,
-    grad_scale=None,
-    found_inf=None,
-):
-    for i, p in enumerate(self):
-        new_grad, g = _scaled(grads[i], grad_scale, maximize, write)
-        if weight_decay != 0:
-            g = g + p * weight_decay
-        rate = lr / (1 + (state_steps[i] - 1) * lr_decay)
-        total = state_sums[i] + g * g
-        write(state_sums[i], _unless(found_inf, total, state_sums[i]))
-        write(p, _unless(found_inf, _as(p - rate * g / (torch.sqrt(total) + eps), p), p))
-        if new_grad is not None:
-            write(grads[i], new_grad)
-    return ()
-
-
-@_twin("_amp_foreach_non_finite_check_and_unscale_")
-def _(write, self, found_inf, inv_scale):
-    bad = found_inf
-    for grad in self:
-        wide = _opmath(grad)[0]
-        finite = torch.all(torch.isfinite(wide))
-        bad = torch.where(finite, bad, torch.ones_like(bad))
-        write(grad, wide * torch.reshape(inv_scale, []))
-    write(found_inf, bad)
-    return ()
-
-
-@_twin("_amp_update_scale_")
-def _(
-    write,
-    self,
-    growth_tracker,
-    found_inf,
-    scale_growth_factor,
-    scale_backoff_factor,
-    growth_interval,
-):
-    skipped = torch.ne(found_inf, 0)
-    successes = growth_tracker + 1
-    grow = torch.eq(successes, growth_interval)
-    grown = self * scale_growth_factor
-    grown = torch.where(torch.logical_and(grow, torch.isfinite(grown)), grown, self)
-    write(self, torch.where(skipped, self * scale_backoff_factor, grown))
-    counted = torch.where(grow, torch.zeros_like(successes), successes)
-    write(growth_tracker, torch.where(skipped, torch.zeros_like(successes), counted))
-    return self
