@@ -24,14 +24,16 @@ constexpr char kAddInPlace[] = R"(module @"aten.add_.Tensor" {
 }
 )";
 
-absl::StatusOr<std::unique_ptr<Plugin>> MakeFake(const std::string& script, bool async = false) {
-  return fake::FakePlugin::Create(*fake::InterpreterPlugin::Create(4), {script, "", async});
+absl::StatusOr<std::unique_ptr<Plugin>> MakeFake(const std::string& script, bool async = false,
+                                                 bool fails_late = true) {
+  return fake::FakePlugin::Create(*fake::InterpreterPlugin::Create(4),
+                                  {script, "", async, fails_late});
 }
 
 class FakePluginTest : public testing::Test {
  protected:
-  void Make(const std::string& script, bool async = false) {
-    auto plugin = MakeFake(script, async);
+  void Make(const std::string& script, bool async = false, bool fails_late = true) {
+    auto plugin = MakeFake(script, async, fails_late);
     ASSERT_TRUE(plugin.ok()) << plugin.status();
     plugin_ = *std::move(plugin);
     auto add = plugin_->CompileAndLoad(kAddInPlace, "");
@@ -106,6 +108,15 @@ TEST_F(FakePluginTest, ALateFailureTakesTheDonatedInputWithIt) {
   ASSERT_TRUE(Add(*a, *b, first, true).ok());
   EXPECT_FALSE(first.Wait().ok());
   EXPECT_FALSE(Add(*a, *b, second).ok());
+}
+
+TEST_F(FakePluginTest, ADeviceThatCannotFailLateFailsAtOnce) {
+  Make("execute * 1 fail-late early trouble", false, false);
+  EXPECT_FALSE(plugin_->traits(0).may_fail_after_dispatch);
+  DeviceBufferPtr a = Upload(1), b = Upload(2);
+  Completion first, second;
+  EXPECT_EQ(Add(*a, *b, first, true).status(), absl::InternalError("early trouble"));
+  EXPECT_TRUE(Add(*a, *b, second, true).ok()) << "nothing was donated";
 }
 
 TEST_F(FakePluginTest, ASlowExecuteIsNotReadyAndKeepsTheOrder) {
