@@ -163,7 +163,7 @@ def test_state_of_a_module():
     equal(run("neuron"), run("cpu"), skip=("version",))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_random_function_over_views(seed):
     """Inputs written through views, views of what was written, everything returned."""
     fn = view_programs.Function(seed)
