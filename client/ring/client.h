@@ -16,6 +16,7 @@
 #ifndef NEUROND_CLIENT_RING_CLIENT_H_
 #define NEUROND_CLIENT_RING_CLIENT_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -122,6 +123,8 @@ class Client {
       int stream) const = 0;  // of the last record pushed on that stream; 0: none
   virtual uint64_t completed_seq(int stream) const = 0;        // one atomic load
   virtual Status WaitCompleted(int stream, uint64_t seq) = 0;  // does not look at errors
+  // Waits as long as that at most. False: not completed.
+  virtual bool WaitCompletedFor(int stream, uint64_t seq, std::chrono::milliseconds most) = 0;
   virtual uint64_t unreported() const = 0;                     // one atomic load
 
   // Errors. found == false: none in that scope.

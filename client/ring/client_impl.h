@@ -56,6 +56,7 @@ class ClientImpl : public Client {
   uint64_t last_seq(int stream) const override;
   uint64_t completed_seq(int stream) const override;
   Status WaitCompleted(int stream, uint64_t seq) override;
+  bool WaitCompletedFor(int stream, uint64_t seq, std::chrono::milliseconds most) override;
   uint64_t unreported() const override;
 
   Status TakeError(int stream, int device, uint64_t upto_seq, uint64_t buffer, bool* found,

@@ -266,6 +266,18 @@ Status ClientImpl::WaitCompleted(int stream, uint64_t seq) {
   return WaitStreamCompleted(stream, seq, wait) ? Status{} : connection_->DeathStatus();
 }
 
+bool ClientImpl::WaitCompletedFor(int stream, uint64_t seq, std::chrono::milliseconds most) {
+  const auto end = std::chrono::steady_clock::now() + most;
+  if (!Usable().ok() || !CheckStream(stream).ok()) return false;
+  const std::atomic<uint64_t>& word = areas_->progress()->completed_seq[stream];
+  WaitScope wait(hooks_);
+  wait.Enter();
+  while (!SleepFor(word, areas_->ring()->client_waiting_stream[stream], seq)) {
+    if (!connection_->Alive() || std::chrono::steady_clock::now() >= end) return false;
+  }
+  return true;
+}
+
 // The transfers are in transfer.cc; they push these two records.
 template Status ClientImpl::PushFixed(int, ring::RecordType, ring::WriteRecord, uint64_t*);
 template Status ClientImpl::PushFixed(int, ring::RecordType, ring::ReadRecord, uint64_t*);

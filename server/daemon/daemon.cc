@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -129,6 +130,7 @@ void Daemon::FillState() {
   state_.cache = cache_.get();
   state_.programs = programs_.get();
   state_.sessions = &sessions_;
+  state_.use = &use_;
   state_.decode_program = wire::DecodeProgram;
   state_.build_id = ring::ElfBuildId("/proc/self/exe");
   state_.version = NEURON_VERSION;
@@ -236,16 +238,22 @@ void Daemon::OnRingEmpty() {
   }
 }
 
+int64_t Daemon::IdleMsLeft() const {
+  return int64_t{1000} * config_.idle_exit_seconds - use_.idle().count();
+}
+
 void Daemon::ArmIdleTimer() {
   if (config_.idle_exit_seconds <= 0) return;
+  // What keeps an idle daemon alive when its time is up (somebody about to connect) is over soon.
+  const int64_t wait_ms = std::max(IdleMsLeft(), kIdleRetryMs);
   uv_timer_start(
       &idle_, [](uv_timer_t* t) { static_cast<Daemon*>(t->data)->OnIdleTimer(); },
-      uint64_t{1000} * static_cast<uint64_t>(config_.idle_exit_seconds), 0);
+      static_cast<uint64_t>(wait_ms), 0);
 }
 
 void Daemon::OnIdleTimer() {
-  const bool gone = ring_->sessions() == 0 && socket_->UnlinkIfIdle([this] {
-    return ring_->AcceptWaiting() == 0 && sessions_.FreezeIfEmpty();
+  const bool gone = IdleMsLeft() <= 0 && socket_->UnlinkIfIdle([this] {
+    return ring_->AcceptWaiting() == 0 && ring_->sessions() == 0 && sessions_.FreezeIfEmpty();
   });
   if (gone) {
     Drain("idle");

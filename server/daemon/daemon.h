@@ -30,6 +30,7 @@
 #include "server/daemon/daemon_state.h"
 #include "server/daemon/listen_socket.h"
 #include "server/daemon/lock_file.h"
+#include "server/daemon/use_clock.h"
 #include "server/ring/ring_server.h"
 
 namespace neurond {
@@ -60,6 +61,8 @@ class Daemon {
   void Drain(const std::string& reason);
   void OnDrainTick();
   void OnRingEmpty();
+  // How long the daemon must still be idle before it ends.
+  int64_t IdleMsLeft() const;
   void ArmIdleTimer();
   void OnIdleTimer();
   void Finish();
@@ -73,6 +76,7 @@ class Daemon {
   std::unique_ptr<ExecutableCache> cache_;
   std::unique_ptr<ProgramStore> programs_;
   SessionRegistry sessions_;
+  UseClock use_;
   DaemonState state_;
   std::unique_ptr<GrpcServer> grpc_;
 

@@ -15,6 +15,7 @@
 #include "runtime/executable/executable_cache.h"
 #include "runtime/program/program_store.h"
 #include "server/daemon/session_registry.h"
+#include "server/daemon/use_clock.h"
 
 namespace neurond {
 
@@ -24,6 +25,7 @@ struct DaemonState {
   ExecutableCache* cache = nullptr;
   ProgramStore* programs = nullptr;
   SessionRegistry* sessions = nullptr;
+  UseClock* use = nullptr;
   ProgramStore::Decode decode_program;  // Program bytes -> Graph
 
   std::string build_id;  // GNU build id (hex) of this neurond

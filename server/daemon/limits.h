@@ -20,6 +20,9 @@ inline constexpr int kGrpcDrainMs = 2'000;
 // A drain that still hangs then is ended by the kernel (SIGALRM).
 inline constexpr unsigned kDrainHardSeconds = 12;
 
+// An idle daemon that could not end looks again after so long.
+inline constexpr int64_t kIdleRetryMs = 1'000;
+
 // A log file of --log-file, and how many of them are kept when it is full.
 inline constexpr size_t kLogFileBytesMax = 16 << 20;
 inline constexpr size_t kLogFiles = 3;

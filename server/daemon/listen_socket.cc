@@ -96,7 +96,9 @@ void ListenSocket::Unlink() {
 
 bool ListenSocket::UnlinkIfIdle(const std::function<bool()>& still_idle) {
   absl::StatusOr<LockFile> lock = LockFile::Take(ring::StartLockPath(path_), 0);
-  if (!lock.ok()) return false;  // somebody is about to come
+  if (absl::IsAlreadyExists(lock.status())) return false;  // somebody is about to come
+  // Without a lock file the directory is gone or no longer ours, and with it every way to come.
+  if (!lock.ok()) return still_idle();
   const std::string aside = path_ + ".closing";
   const bool moved = PathIsOurs() && rename(path_.c_str(), aside.c_str()) == 0;
   if (!still_idle()) {

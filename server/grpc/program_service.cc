@@ -78,6 +78,7 @@ class ProgramService final : public v1::ProgramService::Service {
   template <typename Call>
   grpc::Status Guarded(const Call& call) {
     const CallGate::Permit permit(calls_);
+    const UseClock::Use use(*state_.use);
     absl::Status status;
     if (drain_.IsSet()) {
       status = absl::UnavailableError("the daemon is ending");

@@ -37,6 +37,7 @@ void Clear(const Fd& event) {
 RingSession::RingSession(const DaemonState& state, Fd socket, Peer peer,
                          std::function<void()> on_end)
     : state_(state),
+      use_(*state.use),
       peer_(peer),
       on_end_(std::move(on_end)),
       socket_(std::move(socket)),

@@ -75,6 +75,7 @@ class RingSession final : public LiveSession, private SessionObserver {
   void Wake() override;
 
   const DaemonState& state_;
+  const UseClock::Use use_;
   const Peer peer_;
   const std::function<void()> on_end_;
   FrameSocket socket_;

@@ -6,6 +6,7 @@ import concurrent.futures
 import pathlib
 import shutil
 import tempfile
+import time
 
 import grpc
 import numpy as np
@@ -384,3 +385,18 @@ def test_a_daemon_with_a_busy_device_ends_cleanly(api, own_daemon):
         assert eventually(lambda: sessions(own_daemon))
         own_daemon.process.terminate()
     assert own_daemon.process.wait(timeout=60) == 0
+
+
+def test_calls_keep_a_daemon_from_ending_idle(api, home):
+    place = pathlib.Path(tempfile.mkdtemp(dir=home))
+    daemon = Daemon(place, "--idle-exit-seconds", "1")
+    try:
+        with daemon.channel() as channel:
+            client = Client(api, channel)
+            end = time.monotonic() + 3
+            while time.monotonic() < end:
+                program = client.compile(negate("4x", "f32")).program_id
+        assert program
+        assert daemon.process.wait(timeout=60) == 0  # and ends when they stop
+    finally:
+        daemon.end()

@@ -48,32 +48,69 @@ def no_fallback():
     assert not torch_neuronx.get_fallback_ops()
 
 
-@pytest.fixture
-def run_python():
-    """Runs a program in a process and with a daemon of its own, unless `env` says otherwise."""
-    homes = []
+class OwnDaemon:
+    """A home with socket, cache and log for programs that must not share the run's daemon. The
+    daemon that they start ends by itself soon after them."""
 
-    def run(code: str, check: bool = True, **env) -> subprocess.CompletedProcess:
-        home = pathlib.Path(tempfile.mkdtemp(prefix="neurond-p-"))
-        homes.append(home)
-        own = {
-            "NEURON_RT_ADDRESS": str(home / "neurond.sock"),
-            "NEURON_COMPILE_CACHE_URL": str(home / "cache"),
+    def __init__(self):
+        self.home = pathlib.Path(tempfile.mkdtemp(prefix="neurond-p-"))
+        self.script = self.home / "script"
+        self.script.touch()
+        self.env = {
+            "NEURON_RT_ADDRESS": str(self.home / "neurond.sock"),
+            "NEURON_COMPILE_CACHE_URL": str(self.home / "cache"),
+            "NEURON_TEST_SCRIPT": str(self.script),
+            "PYTHONPATH": os.pathsep.join(
+                [str(pathlib.Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
         }
-        result = subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | own | {k: str(v) for k, v in env.items()},
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
-        if check:
-            assert result.returncode == 0, result.stdout + result.stderr
-        return result
+        self.daemon_args = "--idle-exit-seconds 5"
 
-    yield run
-    for home in homes:
-        shutil.rmtree(home, ignore_errors=True)
+    def fake(self):
+        """Its devices fail as the script says (fault_kit.script)."""
+        self.daemon_args += f" --plugin-kind fake --script-file {self.script}"
+        return self
+
+    def start(self, code: str, **env) -> subprocess.Popen:
+        # A file, so that errors can show the lines.
+        program = pathlib.Path(tempfile.mkdtemp(dir=self.home)) / "program.py"
+        program.write_text(code)
+        args = f"{self.daemon_args} {env.pop('NEURON_RT_DAEMON_ARGS', '')}"
+        env = self.env | {k: str(v) for k, v in env.items()} | {"NEURON_RT_DAEMON_ARGS": args}
+        return subprocess.Popen(
+            [sys.executable, str(program)],
+            env=os.environ | env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, code: str, check: bool = True, **env) -> subprocess.CompletedProcess:
+        process = self.start(code, **env)
+        out, err = process.communicate(timeout=300)
+        if check:
+            assert process.returncode == 0, out + err
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.fixture
+def own_daemon():
+    daemon = OwnDaemon()
+    yield daemon
+    shutil.rmtree(daemon.home, ignore_errors=True)
+
+
+@pytest.fixture
+def run_python(own_daemon):
+    """Runs a program in a process and with a daemon of its own, unless `env` says otherwise."""
+    return own_daemon.run
+
+
+@pytest.fixture
+def run_faulty(own_daemon):
+    """The same with the fake plugin around the CPU's: fault_kit steers it."""
+    return own_daemon.fake().run
 
 
 @pytest.fixture

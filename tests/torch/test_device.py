@@ -84,3 +84,49 @@ def test_package_names():
 def test_either_package_may_be_imported_first(first, run_python):
     out = run_python(f"import {first}, torch; print(torch.ones(1, device='neuron').is_neuron)")
     assert out.stdout.split() == ["True"]
+
+
+# Autograd asks once how many devices there are, here before there is a daemon to ask.
+MANY = """
+import torch, torch_neuronx._C as C
+w = torch.ones(3, requires_grad=True)
+(w * 2).sum().backward()
+assert not C.is_connected()
+assert torch.neuron.device_count() == torch.accelerator.device_count() == 8
+for index in range(8):
+    x = torch.full((3,), float(index), device=f"neuron:{index}", requires_grad=True)
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [2 * index] * 3
+try:
+    torch.ones(1, device="neuron:8")
+except RuntimeError as e:
+    assert "invalid device ordinal: neuron:8 (this process sees 8 devices)" in str(e), e
+else:
+    raise AssertionError("no error")
+"""
+
+
+def test_autograd_serves_every_device_whenever_it_started(run_faulty):
+    run_faulty(MANY, NEURON_RT_DAEMON_ARGS="--devices 8")
+
+
+def test_a_later_daemon_shows_no_more_devices_than_autograd_knows(own_daemon):
+    code = """
+import os, signal, torch, torch_neuronx._C as C
+from fault_kit import raises
+x = torch.ones(2, device="neuron", requires_grad=True)
+(x * 2).sum().backward()
+assert torch.neuron.device_count() == 2
+os.kill(C.session_info()["pid"], signal.SIGKILL)
+with raises(RuntimeError, "has ended"):
+    x.cpu()
+os.environ["NEURON_RT_DAEMON_ARGS"] = "--devices 4"
+C.configure(loader._daemon_path(), loader._daemon_args(), "other")
+assert torch.neuron.device_count() == 2
+y = torch.ones(2, device="neuron:1", requires_grad=True)
+(y * 2).sum().backward()
+assert y.grad.tolist() == [2, 2]
+"""
+    own_daemon.run(
+        "import torch_neuronx._loader as loader" + code, NEURON_RT_DAEMON_ARGS="--devices 2"
+    )

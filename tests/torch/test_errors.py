@@ -44,28 +44,6 @@ def test_integer_division_by_zero():
         torch.div(x, torch.tensor([2, 0], device="neuron"), rounding_mode="trunc").cpu()
 
 
-@pytest.mark.xfail(reason="the child process sometimes aborts at its end", strict=False)
-def test_a_backward_failure_names_the_forward_line(run_python):
-    run_python(
-        """
-import torch
-w = torch.randn(4, 3, device="neuron", requires_grad=True)
-index = torch.tensor([0, 3], device="neuron")
-def forward_function(i):
-    return torch.nn.functional.embedding(i, w)
-out = forward_function(index)
-index.fill_(11)          # the saved indices are now out of range
-try:
-    out.sum().backward()
-    torch.neuron.synchronize()
-except (IndexError, RuntimeError) as e:
-    print(e)
-else:
-    raise SystemExit("no error")
-"""
-    )
-
-
 def test_parameters_keep_their_last_values_after_a_failed_step():
     w = torch.ones(3, device="neuron")
     bad = torch.arange(3.0, device="neuron")[torch.tensor([5, 5, 5], device="neuron")]

@@ -49,7 +49,7 @@ void ReadDense(const at::Tensor& src, void* data) {
       link.client->Read(stream, buffer.id, static_cast<uint64_t>(src.storage_offset()) * item, data,
                         static_cast<uint64_t>(src.numel()) * item, CurrentOrigin());
   if (status.code == client::Code::kAborted) {
-    RaiseBufferError(link, buffer.id);
+    RaiseReadError(link, stream, buffer.id);
   }
   Runtime::Get().Check(link, status, "a read");
   // A download is a synchronizing call of its stream.

@@ -4,6 +4,7 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "client/torch/csrc/autograd_exit.h"
 #include "client/torch/csrc/buffer.h"
 #include "client/torch/csrc/generator.h"
 #include "client/torch/csrc/host_allocator.h"
@@ -100,7 +101,9 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   // Usable as soon as the package is installed: the daemon starts at first use.
   bool isAvailable() const override { return true; }
+  // Autograd asks this of every device when a backward begins.
   bool hasPrimaryContext(c10::DeviceIndex index) const override {
+    NoteBackward();
     const Link* link = Runtime::Get().link();
     return link != nullptr && index < link->device_count;
   }

@@ -26,7 +26,7 @@ namespace {
   throw c10::Error(here, text);
 }
 
-void Take(const Link& link, int stream, int device, uint64_t upto_seq, uint64_t buffer, bool must) {
+void Take(const Link& link, int stream, int device, uint64_t upto_seq, uint64_t buffer) {
   bool found = false;
   client::DeviceError error;
   Runtime::Get().Check(link,
@@ -35,7 +35,6 @@ void Take(const Link& link, int stream, int device, uint64_t upto_seq, uint64_t 
   if (found) {
     Raise(error);
   }
-  TORCH_CHECK(!must, "neuron: a read failed and its error was already reported to another caller");
 }
 
 }  // namespace
@@ -61,18 +60,21 @@ std::string Describe(const client::DeviceError& error) {
 
 void RaiseStreamError(const Link& link, int stream, uint64_t upto_seq) {
   if (link.client->unreported() != 0) [[unlikely]] {
-    Take(link, stream, -1, upto_seq, 0, false);
+    Take(link, stream, -1, upto_seq, 0);
   }
 }
 
 void RaiseDeviceError(const Link& link, int device) {
   if (link.client->unreported() != 0) [[unlikely]] {
-    Take(link, -1, device, UINT64_MAX, 0, false);
+    Take(link, -1, device, UINT64_MAX, 0);
   }
 }
 
-void RaiseBufferError(const Link& link, uint64_t buffer) {
-  Take(link, -1, -1, UINT64_MAX, buffer, true);
+void RaiseReadError(const Link& link, int stream, uint64_t buffer) {
+  const uint64_t last = link.client->last_seq(stream);
+  Take(link, -1, -1, UINT64_MAX, buffer);
+  Take(link, stream, -1, last, 0);
+  TORCH_CHECK(false, "neuron: a read failed and its error was reported to another caller");
 }
 
 }  // namespace neurond::shim

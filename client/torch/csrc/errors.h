@@ -20,8 +20,9 @@ namespace neurond::shim {
 // device; returns when there is none.
 void RaiseStreamError(const Link& link, int stream, uint64_t upto_seq);
 void RaiseDeviceError(const Link& link, int device);
-// After a Read that failed: raises the failure behind a Buffer.
-void RaiseBufferError(const Link& link, uint64_t buffer);
+// After a Read that failed: raises the failure behind the Buffer, else the Read's own, in the order
+// of its stream.
+void RaiseReadError(const Link& link, int stream, uint64_t buffer);
 
 std::string Describe(const client::DeviceError& error);
 

@@ -12,6 +12,7 @@
 #include <torch/library.h>
 
 #include "client/torch/csrc/buffer.h"
+#include "client/torch/csrc/origin.h"
 #include "client/torch/csrc/register.h"
 #include "client/torch/csrc/resize.h"
 #include "client/torch/csrc/tensor.h"
@@ -175,8 +176,23 @@ bool CompatibleShallowCopy(const at::Tensor& self, const at::Tensor& from) {
   return self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
+// A view submits nothing, but its backward does.
 at::Tensor View(const at::Tensor& self, c10::IntArrayRef sizes) {
+  NoteForwardLine();
   return at::native::view(self, sizes);
+}
+at::Tensor AsStrided(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                     std::optional<int64_t> offset) {
+  NoteForwardLine();
+  return at::native::as_strided_tensorimpl(self, sizes, strides, offset);
+}
+at::Tensor ReshapeAlias(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  NoteForwardLine();
+  return at::native::_reshape_alias(self, sizes, strides);
+}
+at::Tensor Unfold(const at::Tensor& self, int64_t dim, int64_t size, int64_t step) {
+  NoteForwardLine();
+  return at::native::unfold(self, dim, size, step);
 }
 
 }  // namespace
@@ -186,10 +202,10 @@ void RegisterFactories() {
                                             c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   library->impl("empty.memory_format", TORCH_FN(Empty));
   library->impl("empty_strided", TORCH_FN(EmptyStridedOp));
-  library->impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  library->impl("as_strided", TORCH_FN(AsStrided));
   library->impl("view", TORCH_FN(View));
-  library->impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
-  library->impl("unfold", TORCH_FN(at::native::unfold));
+  library->impl("_reshape_alias", TORCH_FN(ReshapeAlias));
+  library->impl("unfold", TORCH_FN(Unfold));
   library->impl("view_as_real", TORCH_FN(at::native::view_as_real));
   library->impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   library->impl("set_.source_Storage", TORCH_FN(SetStorage));

@@ -139,6 +139,14 @@ bool DependsOnData(const OpInfo& info, const Call& call) {
   return false;
 }
 
+[[noreturn]] void RaiseAs(const std::string& type, const std::string& text) {
+  TORCH_CHECK_INDEX(type != "IndexError", text);
+  TORCH_CHECK_VALUE(type != "ValueError", text);
+  TORCH_CHECK_TYPE(type != "TypeError", text);
+  TORCH_CHECK_NOT_IMPLEMENTED(type != "NotImplementedError", text);
+  TORCH_CHECK(false, text);
+}
+
 class Resolver {
  public:
   Resolver(const OpInfo& info, const Link& link, const Call& call, uint64_t hash,
@@ -255,8 +263,10 @@ class Resolver {
         break;
       case TraceAnswer::Status::kRaised:
         // Where the CPU did not judge the call, the trace's error is the user's.
-        TORCH_CHECK(reference.ran || info_.skip_reference, answer.reason, " (in ", info_.name, ")");
-        return Refused("tracing failed: " + answer.reason, !kLasting);
+        if (!reference.ran && !info_.skip_reference) {
+          RaiseAs(answer.error_type, answer.reason);
+        }
+        return Refused("tracing failed: " + answer.error_type + ": " + answer.reason, !kLasting);
       case TraceAnswer::Status::kRefused:
       case TraceAnswer::Status::kDynamic:
         return Refused(std::move(answer.reason), answer.lasting);

@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "client/torch/csrc/autograd_exit.h"
 #include "client/torch/csrc/buffer.h"
 #include "client/torch/csrc/errors.h"
 #include "client/torch/csrc/generator.h"
@@ -317,11 +318,16 @@ PyObject* SessionInfo(PyObject* /*self*/, PyObject* /*args*/) {
   });
 }
 
-// Everything that was never reported, for the exit handler.
+// For the exit handler: waits for autograd's threads and for what was submitted, then takes
+// everything never reported.
 PyObject* TakeUnreported(PyObject* /*self*/, PyObject* /*args*/) {
   return Guarded([] {
     PyRef list(PyList_New(0));
     const Link* link = Runtime::Get().link();
+    if (link != nullptr) {
+      SettleAutograd(*link);
+      SettleAtExit(*link);
+    }
     for (int i = 0;
          link != nullptr && !link->client->dead() && i < 64 && link->client->unreported() > 0;
          ++i) {
@@ -404,7 +410,7 @@ PyMethodDef kMethods[] = {
     {"counters", Counters, METH_NOARGS, "Counters of the miss path."},
     {"daemon_stats", DaemonStats, METH_NOARGS, "The daemon's counters as JSON text."},
     {"session_info", SessionInfo, METH_NOARGS, nullptr},
-    {"take_unreported", TakeUnreported, METH_NOARGS, "Texts of the failures nobody has seen."},
+    {"take_unreported", TakeUnreported, METH_NOARGS, "At exit: waits for the work's end; texts of the failures nobody has seen."},
     {"manual_seed", ManualSeed, METH_VARARGS, "manual_seed(device, seed)"},
     {"get_generator", GetGenerator, METH_VARARGS, "get_generator(device) -> (seed, offset)"},
     {"set_generator", SetGenerator, METH_VARARGS, "set_generator(device, seed, offset)"},

@@ -114,12 +114,17 @@ std::array<ForwardLine, kForwardLinesMax>& ForwardLines() {
 }
 uint64_t Tag(uint64_t thread, uint64_t sequence) { return (thread << 40) ^ (sequence + 1); }
 
+// Whether autograd has made a node on this thread that no line was noted for: a node is made just
+// before the op that it belongs to runs, and the ops after that must not claim it.
+thread_local uint64_t noted_sequence = 0;
+bool IsNewNode() { return at::sequence_number::peek() != noted_sequence; }
+
 void RememberForward(uint64_t origin) {
-  thread_local const uint64_t thread = at::RecordFunction::currentThreadId();
-  const uint64_t next = at::sequence_number::peek();
-  if (next == 0) {
+  if (!IsNewNode()) {
     return;
   }
+  thread_local const uint64_t thread = at::RecordFunction::currentThreadId();
+  const uint64_t next = noted_sequence = at::sequence_number::peek();
   const uint64_t tag = Tag(thread, next - 1);
   ForwardLine& line = ForwardLines()[tag & (kForwardLinesMax - 1)];
   line.tag.store(0, std::memory_order_relaxed);
@@ -163,7 +168,15 @@ uint64_t CurrentOrigin() {
       return origin;
     }
   }
-  return ForwardOrigin();
+  const uint64_t origin = ForwardOrigin();
+  RememberForward(origin);  // of a node made in backward (create_graph)
+  return origin;
+}
+
+void NoteForwardLine() {
+  if (IsNewNode()) {
+    CurrentOrigin();
+  }
 }
 
 std::string OriginText(uint64_t origin) {

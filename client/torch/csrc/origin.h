@@ -24,6 +24,8 @@ void SetOwnFolders(std::vector<std::string> folders);
 
 // 0: unknown.
 uint64_t CurrentOrigin();
+// For ops that submit nothing (views): their backward may.
+void NoteForwardLine();
 
 // "  File "x.py", line 3, in f\n    y = x[i]"; empty if unknown. Takes the GIL.
 std::string OriginText(uint64_t origin);

@@ -5,6 +5,9 @@
 #ifndef NEUROND_CLIENT_TORCH_CSRC_PYTHON_STATE_H_
 #define NEUROND_CLIENT_TORCH_CSRC_PYTHON_STATE_H_
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <string>
 #include <utility>
 
@@ -12,11 +15,34 @@
 
 namespace neurond::shim {
 
+inline bool PythonIsEnding() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
+// Runs `call`, which may take the GIL or run Python. A thread that wants the GIL while the
+// interpreter ends is ended by CPython up to 3.13, by unwinding its stack; a destructor on the way
+// turns that into std::terminate. Such a thread stays here instead, as it does from 3.14 on.
+template <typename Call>
+auto StayAtEnd(Call call) {
+  try {
+    return call();
+  } catch (abi::__forced_unwind&) {
+    for (;;) {
+      pause();
+    }
+  }
+}
+
+// Not held() when there is no interpreter, or none any more.
 class GilGuard {
  public:
-  GilGuard() : held_(Py_IsInitialized() != 0) {
+  GilGuard() : held_(Py_IsInitialized() != 0 && !PythonIsEnding()) {
     if (held_) {
-      state_ = PyGILState_Ensure();
+      state_ = StayAtEnd([] { return PyGILState_Ensure(); });
     }
   }
   ~GilGuard() {

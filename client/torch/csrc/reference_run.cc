@@ -13,6 +13,7 @@
 
 #include "client/torch/csrc/host_generator.h"
 #include "client/torch/csrc/limits.h"
+#include "client/torch/csrc/small_twin.h"
 #include "client/torch/csrc/tensor.h"
 
 namespace neurond::shim {
@@ -91,12 +92,21 @@ int64_t Work(const OpInfo& info, const Call& call) {
   return work;
 }
 
+// NEURON_REFERENCE_BYTES_MAX, for machines whose host is slow and for tests.
+int64_t BytesMax() {
+  static const int64_t bytes = [] {
+    const char* text = std::getenv("NEURON_REFERENCE_BYTES_MAX");
+    return text != nullptr && *text != 0 ? std::atoll(text) : kReferenceBytesMax;
+  }();
+  return bytes;
+}
+
 bool WithinLimits(const OpInfo& info, const Call& call, const std::vector<Window>& windows) {
   int64_t bytes = 0;
   for (const Window& window : windows) {
     bytes += window.end - window.begin;
   }
-  return bytes <= kReferenceBytesMax && Work(info, call) <= kReferenceWorkMax;
+  return bytes <= BytesMax() && Work(info, call) <= kReferenceWorkMax;
 }
 
 // A few CPU kernels write through expanded tensors, element by element; a Program writes a View
@@ -130,11 +140,15 @@ void CheckWrites(const OpInfo& info, const Call& call, const torch::jit::Stack& 
 
 class Twin {
  public:
+  Twin(const Call& call, std::vector<at::Tensor> tensors)
+      : call_(call), tensors_(std::move(tensors)) {}
   // Contents are zeros; where the op divides, bytes of one: no integer is zero then.
   Twin(const OpInfo& info, const Call& call, const std::vector<Window>& windows) : call_(call) {
     for (const Window& window : windows) {
-      storages_.push_back(at::full({window.end - window.begin}, info.divides ? 1 : 0,
-                                   at::TensorOptions(at::kByte).device(at::kCPU)));
+      const int64_t bytes = window.end - window.begin;
+      storages_.push_back(
+          info.divides ? at::full({bytes}, 1, at::TensorOptions(at::kByte)).storage()
+                       : LazyZeros(bytes));
     }
     for (const TensorArg& arg : call.tensors) {
       tensors_.push_back(Make(arg, windows));
@@ -186,7 +200,7 @@ class Twin {
     } else {
       const auto slot = static_cast<size_t>(arg.slot);
       const auto item = static_cast<int64_t>(like.dtype().itemsize());
-      tensor.set_(storages_[slot].storage(), like.storage_offset() - windows[slot].begin / item,
+      tensor.set_(storages_[slot], like.storage_offset() - windows[slot].begin / item,
                   like.sizes(), like.strides());
     }
     tensor._set_conj(like.is_conj());
@@ -230,8 +244,8 @@ class Twin {
         return spec;
       }
     }
-    for (const at::Tensor& storage : storages_) {
-      reference->aliases |= tensor.numel() > 0 && storage.storage().is_alias_of(tensor.storage());
+    for (const c10::Storage& storage : storages_) {
+      reference->aliases |= tensor.numel() > 0 && storage.is_alias_of(tensor.storage());
     }
     if (!tensor.device().is_cpu() || tensor.layout() != c10::kStrided) {
       reference->aliases = true;
@@ -245,22 +259,13 @@ class Twin {
   }
 
   const Call& call_;
-  std::vector<at::Tensor> storages_, tensors_;
+  std::vector<c10::Storage> storages_;
+  std::vector<at::Tensor> tensors_;
   size_t next_ = 0;
 };
 
-}  // namespace
-
-Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::Stack& stack) {
-  Reference reference;
-  const std::vector<Window> windows = Windows(call);
-  if (info.is_graph) {
-    return reference;
-  }
-  if (info.skip_reference || !WithinLimits(info, call, windows)) {
-    CheckWrites(info, call, stack);
-    return reference;
-  }
+// Runs the op on the twin's tensors, with nothing of the caller's dispatch state.
+torch::jit::Stack RunTwin(const OpInfo& info, Twin& twin, const torch::jit::Stack& stack) {
   at::AutoDispatchBelowADInplaceOrView below;
   const c10::impl::ExcludeDispatchKeyGuard plain(
       c10::autocast_dispatch_keyset |
@@ -270,11 +275,50 @@ Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::S
            c10::DispatchKey::FuncTorchDynamicLayerBackMode, c10::DispatchKey::FuncTorchBatched,
            c10::DispatchKey::FuncTorchGradWrapper}));
   const KeepCpuGenerator keep(info.op.hasTag(at::Tag::nondeterministic_seeded), std::nullopt);
-  Twin twin(info, call, windows);
   torch::jit::Stack arguments = twin.Arguments(info, stack);
   info.op.callBoxed(arguments);
+  return arguments;
+}
+
+class NoWarnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& /*warning*/) override {}
+};
+
+bool SmallTwinRaises(const OpInfo& info, const Call& call, const torch::jit::Stack& stack) {
+  NoWarnings quiet;
+  const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
+  try {
+    Twin twin(call, SmallTensors(call));
+    RunTwin(info, twin, stack);
+  } catch (const std::exception&) {
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::Stack& stack) {
+  Reference reference;
+  const std::vector<Window> windows = Windows(call);
+  if (info.is_graph) {
+    return reference;
+  }
+  if (info.skip_reference) {
+    CheckWrites(info, call, stack);
+    return reference;
+  }
+  if (!WithinLimits(info, call, windows)) {
+    CheckWrites(info, call, stack);
+    if (info.divides || !HasSmallTwin(info, stack) || !SmallTwinRaises(info, call, stack)) {
+      return reference;
+    }
+  }
+  Twin twin(info, call, windows);
+  const torch::jit::Stack results = RunTwin(info, twin, stack);
   CheckExpandedWrites(info, stack);
-  twin.Read(arguments, &reference);
+  twin.Read(results, &reference);
   reference.ran = true;
   return reference;
 }

@@ -2,8 +2,9 @@
 // and overlaps.
 //
 // If the CPU raises, that is the user's exception, in PyTorch's own words. Its outputs' dtypes,
-// sizes and strides are the truth. Not run: above limits of bytes and work, and for ops whose
-// failure depends on values; then explicit checks stand in.
+// sizes and strides are the truth. Not run: ops whose failure depends on values, and calls above
+// limits of bytes and work, unless their small twin (small_twin.h) raises; there explicit checks of
+// what is written stand in.
 //
 // Thread-safety: from any thread; runs CPU kernels, holds no lock. Does not move any generator of
 // the user.

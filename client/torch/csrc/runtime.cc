@@ -11,6 +11,7 @@
 #include <memory>
 #include <thread>
 
+#include "client/torch/csrc/python_state.h"
 #include "client/torch/csrc/runtime.h"
 
 namespace neurond::shim {
@@ -25,7 +26,7 @@ void* EnterWait() {
 
 void LeaveWait(void* state) {
   if (state != nullptr) {
-    PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+    StayAtEnd([state] { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); });
   }
 }
 
@@ -63,9 +64,7 @@ int EnvDeviceCount() {
   return count;
 }
 
-// Devices that autograd prepares threads for while no daemon has been asked. The default plugin
-// configuration has four.
-constexpr int kDevicesUnasked = 4;
+constexpr int kDevicesMax = static_cast<int>(ring::kDevicesMax);
 
 }  // namespace
 
@@ -137,21 +136,19 @@ const Link& Runtime::Connect() {
   connected_.notify_all();
   TORCH_CHECK(status.ok(), "neuron: no daemon: ", status.message);
   auto* link = new Link{client.release(), ++epochs_, 0};
-  link->device_count = std::min<int>(link->client->device_count(), ring::kDevicesMax);
+  link->device_count = std::min(link->client->device_count(), devices_told_.load());
   link_.store(link, std::memory_order_release);
   return *link;
 }
 
-int Runtime::DeviceCountNoConnect() const noexcept {
-  static const int count = [this] {
-    if (const Link* live = link(); live != nullptr) {
-      return live->device_count;
-    }
-    const int asked = EnvDeviceCount();
-    return asked > 0 ? std::min<int>(asked, ring::kDevicesMax) : kDevicesUnasked;
-  }();
+int Runtime::DeviceCountNoConnect() noexcept {
   const Link* live = link();
-  return live != nullptr ? std::max(live->device_count, count) : count;
+  const int asked = live != nullptr ? live->device_count : EnvDeviceCount();
+  const int count = asked > 0 ? std::min(asked, kDevicesMax) : kDevicesMax;
+  int known = devices_told_.load();
+  while (count < known && !devices_told_.compare_exchange_weak(known, count)) {
+  }
+  return count;
 }
 
 void Runtime::Fail(const Link& link, const client::Status& status, const char* what) {

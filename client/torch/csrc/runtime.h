@@ -55,9 +55,11 @@ class Runtime {
     return link != nullptr && link->epoch == epoch;
   }
 
-  // For autograd's guards: never connects, never throws, and does not change during the life of the
-  // process, because autograd sizes its queues by it once.
-  int DeviceCountNoConnect() const noexcept;
+  // For autograd's guards: never connects, never throws. Autograd asks once and makes that many
+  // threads and queues, so the answer is an upper bound of what any link of this process will have:
+  // exact while connected, what the environment bounds, else the largest number there is (125 more
+  // idle threads: 5 ms and 5 MB once). A later link shows no more devices than were ever answered.
+  int DeviceCountNoConnect() noexcept;
 
   // Throws what a failed call on `link` means; ends the epoch if the daemon is gone.
   [[noreturn]] void Fail(const Link& link, const client::Status& status, const char* what);
@@ -87,6 +89,7 @@ class Runtime {
   bool connecting_ = false;
   std::condition_variable connected_;  // connecting_ turned false
   uint32_t epochs_ = 0;
+  std::atomic<int> devices_told_{static_cast<int>(ring::kDevicesMax)};  // the smallest DeviceCountNoConnect()
   bool native_float64_ = false;
   bool launch_blocking_ = false;
   std::string daemon_path_, client_build_;

@@ -107,6 +107,18 @@ void SynchronizeDevice(int device) {
   RaiseDeviceError(*link, device);
 }
 
+void SettleAtExit(const Link& link) {
+  const auto end = std::chrono::steady_clock::now() + kExitWait;
+  for (int stream = 0; stream < static_cast<int>(ring::kStreamsMax); ++stream) {
+    const uint64_t last = link.client->last_seq(stream);
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end - std::chrono::steady_clock::now());
+    if (last != 0 && !link.client->WaitCompletedFor(stream, last, left)) {
+      return;
+    }
+  }
+}
+
 void RecordEvent(void** event, const c10::Stream& stream, bool timed) {
   const Link& link = Runtime::Get().Connected();
   auto* made = static_cast<Event*>(*event);

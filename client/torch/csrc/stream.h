@@ -29,6 +29,8 @@ c10::Stream NextPoolStream(int device);
 bool StreamDone(const c10::Stream& stream);
 // Waits, then raises the oldest unreported failure in scope.
 void SynchronizeStream(const c10::Stream& stream);
+// Waits for all that was submitted, at most kExitWait; raises nothing.
+void SettleAtExit(const Link& link);
 void SynchronizeDevice(int device);
 
 // What torch's void* event points to.

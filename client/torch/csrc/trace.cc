@@ -414,16 +414,18 @@ TraceAnswer Parse(const OpInfo& info, const Call& call, PyObject* dict) {
   return answer;
 }
 
-std::string TakePythonError() {
+void TakePythonError(TraceAnswer* raised) {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
   PyRef hold_type(type), hold_value(value), hold_trace(trace);
   if (type == nullptr) {
-    return "an argument that cannot be described";
+    raised->reason = "an argument that cannot be described";
+    return;
   }
   PyRef name(PyObject_GetAttrString(type, "__name__"));
-  return PyText(name.get()) + ": " + PyText(value);
+  raised->error_type = PyText(name.get());
+  raised->reason = PyText(value);
 }
 
 }  // namespace
@@ -445,10 +447,11 @@ TraceAnswer Trace(const OpInfo& info, const Call& call, const std::vector<int32_
   }
   try {
     PyRef request = Request(info, call, statics, graph, stack, reference);
-    PyRef answer = Checked(PyObject_CallFunctionObjArgs(tracer, request.get(), nullptr));
+    PyRef answer = Checked(StayAtEnd(
+        [&] { return PyObject_CallFunctionObjArgs(tracer, request.get(), nullptr); }));
     return Parse(info, call, answer.get());
   } catch (const PythonFailed&) {
-    raised.reason = TakePythonError();
+    TakePythonError(&raised);
   }
   return raised;
 }

@@ -20,6 +20,7 @@ struct TraceAnswer {
   Status status = Status::kRefused;
   std::string reason;
   bool lasting = false;  // the same trace will be refused again
+  std::string error_type;  // kRaised: the exception's Python name
   std::string program;
   std::vector<ReturnSpec> returns;
   std::vector<int32_t> statics;
@@ -30,7 +31,7 @@ struct TraceAnswer {
 void SetTracer(PyObject* function);
 
 // statics: scalars to keep by value. An exception of the tracer is the status kRaised, with its
-// text as the reason.
+// type and text.
 TraceAnswer Trace(const OpInfo& info, const Call& call, const std::vector<int32_t>& statics,
                   uint64_t graph, const torch::jit::Stack& stack, const Reference& reference);
 

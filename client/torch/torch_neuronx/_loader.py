@@ -33,7 +33,7 @@ def load() -> None:
 
     _patches.apply()
     _dynamo_interface.register_when_imported()
-    atexit.register(_report_unseen_errors)
+    atexit.register(_before_exit)
 
 
 def _trace(request: dict) -> dict:
@@ -81,13 +81,14 @@ def _client_build(binary: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def _report_unseen_errors() -> None:
-    """Failures that no synchronizing call has raised are at least printed."""
+def _before_exit() -> None:
+    """Waits for autograd's threads and, a while, for the device: failures that no synchronizing
+    call has raised are at least printed."""
     from . import _C
 
     try:
         unseen = _C.take_unreported()
-    except Exception:
-        return
+    except Exception as error:  # the program's own end and status stand
+        unseen = [str(error)]
     for text in unseen:
         print(f"neuron: an error was never seen by the program:\n{text}", file=sys.stderr)

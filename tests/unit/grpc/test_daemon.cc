@@ -60,6 +60,7 @@ TestDaemon::TestDaemon(const PluginConfig& config) {
   state_.cache = cache_.get();
   state_.programs = programs_.get();
   state_.sessions = &sessions_;
+  state_.use = &use_;
   state_.decode_program = wire::DecodeProgram;
   state_.build_id = "b01d";
   state_.version = "1.2.3";

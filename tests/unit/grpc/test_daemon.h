@@ -34,6 +34,7 @@ class TestDaemon {
   std::unique_ptr<ExecutableCache> cache_;
   std::unique_ptr<ProgramStore> programs_;
   SessionRegistry sessions_;
+  UseClock use_;
   std::atomic<int> stops_{0};
   DaemonState state_;
   std::unique_ptr<GrpcServer> server_;
