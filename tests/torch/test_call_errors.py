@@ -2,9 +2,10 @@
 
 import json
 
-import bad_calls
 import pytest
 import torch
+
+import bad_calls
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -16,8 +17,7 @@ def test_a_bad_call_raises_as_on_the_cpu(name):
     assert bad_calls.refusal(call, "neuron") == cpu
 
 
-# Above the limits of the reference run, words may come from the trace; that the call is refused, and
-# with which exception, may not depend on its size. These keep their words too.
+# Without a reference run, words may come from the trace; these keep theirs.
 ABOVE_THE_LIMIT = """
 import json, warnings
 warnings.simplefilter("ignore")

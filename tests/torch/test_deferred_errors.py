@@ -155,16 +155,18 @@ def fails(rules, kind, call, *parts):
     assert (x * b + x).sum().item() == 30
 
 mul = "execute aten.mul.Tensor 1 "
+OOM = torch.OutOfMemoryError
 fails(mul + "fail no way", RuntimeError, lambda: x * b, "no way")  # MARK
 fails(mul + "fail-late no way", RuntimeError, lambda: x * b, "no way")  # MARK
-fails(mul + "oom", torch.OutOfMemoryError, lambda: x * b, "aten.mul.Tensor")  # MARK
-fails(mul + "oom-late", torch.OutOfMemoryError, lambda: x * b, "aten.mul.Tensor")  # MARK
+fails(mul + "oom", OOM, lambda: x * b, "aten.mul.Tensor")  # MARK
+fails(mul + "oom-late", OOM, lambda: x * b, "aten.mul.Tensor")  # MARK
 fails("upload * 1 fail no upload", RuntimeError, lambda: torch.ones(3).to("neuron"), "no upload")  # MARK
-fails("upload * 1 oom", torch.OutOfMemoryError, lambda: torch.ones(3).to("neuron"))  # MARK
+fails("upload * 1 oom", OOM, lambda: torch.ones(3).to("neuron"))  # MARK
 fails("download * 1 fail no download", RuntimeError, lambda: x.cpu(), "no download")  # MARK
 fails("download * 1 fail-late no download", RuntimeError, lambda: x.cpu(), "no download")  # MARK
-fails("copy * 1 fail no copy", RuntimeError, lambda: x.to("neuron:1").cpu(), "no copy")  # MARK
-fails("copy * 1 fail-late no copy", RuntimeError, lambda: x.to("neuron:1").cpu(), "no copy")  # MARK
+copied = lambda: x.to("neuron:1").cpu()  # MARK
+fails("copy * 1 fail no copy", RuntimeError, copied, "no copy")  # MARK
+fails("copy * 1 fail-late no copy", RuntimeError, copied, "no copy")  # MARK
 fails("load aten.cosh* * fail no load", RuntimeError, lambda: x.cosh(), "no load", "aten.cosh")  # MARK
 fails("compile aten.sinh* * fail no code", RuntimeError, lambda: x.sinh(), "no code", "aten.sinh")  # MARK
 fails("compile aten.tan.* * crash", RuntimeError, lambda: x.tan(), "crashed", "aten.tan")  # MARK

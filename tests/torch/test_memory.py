@@ -47,7 +47,6 @@ def test_empty_cache_returns_the_grant():
 
 
 TRAIN = """
-import pytest
 import torch
 from fault_kit import raises
 
