@@ -125,7 +125,7 @@ class Client {
   virtual Status WaitCompleted(int stream, uint64_t seq) = 0;  // does not look at errors
   // Waits as long as that at most. False: not completed.
   virtual bool WaitCompletedFor(int stream, uint64_t seq, std::chrono::milliseconds most) = 0;
-  virtual uint64_t unreported() const = 0;                     // one atomic load
+  virtual uint64_t unreported() const = 0;  // one atomic load
 
   // Errors. found == false: none in that scope.
   virtual Status TakeError(int stream, int device, uint64_t upto_seq, uint64_t buffer, bool* found,

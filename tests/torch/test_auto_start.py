@@ -41,7 +41,7 @@ def test_an_idle_daemon_ends_after_its_last_client(own_daemon):
 
 
 def test_a_daemon_whose_directory_is_gone_ends_too(own_daemon):
-    own_daemon.daemon_args = "--idle-exit-seconds 1"
+    own_daemon.daemon_args = "--idle-exit-seconds 1 --cache-dir ''"  # nothing is written meanwhile
     client = own_daemon.start(CLIENT)
     pid = int(client.stdout.readline())
     shutil.rmtree(own_daemon.home)

@@ -112,7 +112,7 @@ def test_autograd_serves_every_device_whenever_it_started(run_faulty):
 
 def test_a_later_daemon_shows_no_more_devices_than_autograd_knows(own_daemon):
     code = """
-import os, signal, torch, torch_neuronx._C as C
+import os, signal, torch, torch_neuronx._C as C, torch_neuronx._loader as loader
 from fault_kit import raises
 x = torch.ones(2, device="neuron", requires_grad=True)
 (x * 2).sum().backward()
@@ -120,13 +120,11 @@ assert torch.neuron.device_count() == 2
 os.kill(C.session_info()["pid"], signal.SIGKILL)
 with raises(RuntimeError, "has ended"):
     x.cpu()
-os.environ["NEURON_RT_DAEMON_ARGS"] = "--devices 4"
+os.environ["NEURON_RT_DAEMON_ARGS"] += " --devices 4"
 C.configure(loader._daemon_path(), loader._daemon_args(), "other")
 assert torch.neuron.device_count() == 2
 y = torch.ones(2, device="neuron:1", requires_grad=True)
 (y * 2).sum().backward()
 assert y.grad.tolist() == [2, 2]
 """
-    own_daemon.run(
-        "import torch_neuronx._loader as loader" + code, NEURON_RT_DAEMON_ARGS="--devices 2"
-    )
+    own_daemon.run(code, NEURON_RT_DAEMON_ARGS="--devices 2")

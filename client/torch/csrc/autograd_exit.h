@@ -1,8 +1,8 @@
 // What autograd needs at the end of the process.
 //
 // Backward of a neuron tensor runs on threads of torch, one per device. backward() returns while
-// they still hold its graph, and letting go of that takes the GIL; a thread that wants the GIL while
-// the interpreter ends aborts the process.
+// they still hold its graph, and letting go of that takes the GIL; a thread that wants the GIL
+// while the interpreter ends aborts the process.
 //
 // Thread-safety: all functions, from any thread.
 

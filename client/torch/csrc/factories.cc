@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -46,6 +47,11 @@ int64_t Extent(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   return extent;
 }
 
+bool FillsUninitialized() {
+  const auto& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
 at::Tensor EmptyContiguous(c10::IntArrayRef sizes, c10::ScalarType dtype, int device) {
   at::detail::check_size_nonnegative(sizes);
   const size_t bytes = at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(dtype));
@@ -76,30 +82,9 @@ Options Resolve(std::optional<c10::ScalarType> dtype, std::optional<c10::Layout>
   return {c10::dtype_or_default(dtype), at.has_index() ? at.index() : CurrentDevice()};
 }
 
-int64_t IntegerMax(c10::ScalarType dtype) {
-  const auto bits = static_cast<int>(c10::elementSize(dtype) * 8);
-  const bool is_signed = c10::isSignedType(dtype);
-  if (bits == 64) {
-    return std::numeric_limits<int64_t>::max();  // uint64's maximum has no Scalar; any loud value
-                                                 // will do
-  }
-  return (int64_t{1} << (bits - (is_signed ? 1 : 0))) - 1;
-}
-
 // torch.utils.deterministic.fill_uninitialized_memory
-const at::Tensor& FillIfDeterministic(const at::Tensor& tensor) {
-  if (at::globalContext().deterministicAlgorithms() &&
-      at::globalContext().deterministicFillUninitializedMemory()) [[unlikely]] {
-    const auto dtype = tensor.scalar_type();
-    if (c10::isFloatingType(dtype) || c10::isComplexType(dtype)) {
-      tensor.fill_(std::numeric_limits<double>::quiet_NaN());
-    } else if (dtype == c10::ScalarType::Bool) {
-      tensor.fill_(true);
-    } else if (c10::isIntegralType(dtype, false)) {
-      tensor.fill_(IntegerMax(dtype));
-    }
-  }
-  return tensor;
+at::Tensor FillIfDeterministic(at::Tensor tensor) {
+  return FillsUninitialized() ? at::native::fill_empty_deterministic_(tensor) : tensor;
 }
 
 at::Tensor Empty(c10::IntArrayRef sizes, std::optional<c10::ScalarType> dtype,

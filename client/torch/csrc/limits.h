@@ -17,8 +17,8 @@ inline constexpr int64_t kGrantStepBytes = int64_t{256} << 20;
 // device is there to do.
 inline constexpr int64_t kReferenceBytesMax = int64_t{64} << 20;
 inline constexpr int64_t kReferenceWorkMax = int64_t{200} << 20;
-// The small twin of a call above those: sizes up to this one stay, so that kernel and group sizes and
-// numbers of dimensions do.
+// The small twin of a call above those: sizes up to this one stay, so that kernel and group sizes
+// and numbers of dimensions do.
 inline constexpr int64_t kSmallSize = 16;
 // Non-default streams in all; the ring has kStreamsMax words, and a program that makes more streams
 // shares them as in CUDA.
@@ -33,8 +33,8 @@ inline constexpr int kFramesMax = 48;
 inline constexpr size_t kForwardLinesMax = 1 << 16;
 // Slots of the per-thread front cache of the key table.
 inline constexpr size_t kFrontCacheSlots = 4096;
-// A process that ends waits this long for what it submitted, so that a failure is told; whoever ends
-// a program with much work queued does not want to wait for all of it.
+// A process that ends waits this long for what it submitted, so that a failure is told; whoever
+// ends a program with much work queued does not want to wait for all of it.
 inline constexpr std::chrono::milliseconds kExitWait{3000};
 // Static scalars: variants of one key kept; a scalar that changes every step and is guarded would
 // fill memory without bound.

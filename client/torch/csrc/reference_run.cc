@@ -146,9 +146,9 @@ class Twin {
   Twin(const OpInfo& info, const Call& call, const std::vector<Window>& windows) : call_(call) {
     for (const Window& window : windows) {
       const int64_t bytes = window.end - window.begin;
-      storages_.push_back(
-          info.divides ? at::full({bytes}, 1, at::TensorOptions(at::kByte)).storage()
-                       : LazyZeros(bytes));
+      storages_.push_back(info.divides
+                              ? at::full({bytes}, 1, at::TensorOptions(at::kByte)).storage()
+                              : LazyZeros(bytes));
     }
     for (const TensorArg& arg : call.tensors) {
       tensors_.push_back(Make(arg, windows));
@@ -200,8 +200,8 @@ class Twin {
     } else {
       const auto slot = static_cast<size_t>(arg.slot);
       const auto item = static_cast<int64_t>(like.dtype().itemsize());
-      tensor.set_(storages_[slot], like.storage_offset() - windows[slot].begin / item,
-                  like.sizes(), like.strides());
+      tensor.set_(storages_[slot], like.storage_offset() - windows[slot].begin / item, like.sizes(),
+                  like.strides());
     }
     tensor._set_conj(like.is_conj());
     tensor._set_neg(like.is_neg());

@@ -1,5 +1,7 @@
 #include "client/torch/csrc/resize.h"
 
+#include <ATen/native/ResizeCommon.h>
+
 #include <algorithm>
 
 #include "client/torch/csrc/buffer.h"
@@ -62,6 +64,7 @@ void ResizeStrided(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArray
 
 const at::Tensor& Resize(const at::Tensor& self, c10::IntArrayRef sizes,
                          std::optional<c10::MemoryFormat> format) {
+  const auto old_bytes = static_cast<int64_t>(self.storage().nbytes());
   if (self.sizes() != sizes) {
     c10::SmallVector<int64_t, 8> strides(sizes.size());
     int64_t stride = 1;
@@ -76,6 +79,9 @@ const at::Tensor& Resize(const at::Tensor& self, c10::IntArrayRef sizes,
   if (format.has_value()) {
     TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format", *format);
     self.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+  }
+  if (FillsUninitialized()) [[unlikely]] {
+    at::native::fill_resize_deterministic_(self, old_bytes);
   }
   return self;
 }

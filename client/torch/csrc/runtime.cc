@@ -64,8 +64,6 @@ int EnvDeviceCount() {
   return count;
 }
 
-constexpr int kDevicesMax = static_cast<int>(ring::kDevicesMax);
-
 }  // namespace
 
 ReleaseGil::ReleaseGil() : state_(EnterWait()) {}
@@ -144,7 +142,8 @@ const Link& Runtime::Connect() {
 int Runtime::DeviceCountNoConnect() noexcept {
   const Link* live = link();
   const int asked = live != nullptr ? live->device_count : EnvDeviceCount();
-  const int count = asked > 0 ? std::min(asked, kDevicesMax) : kDevicesMax;
+  constexpr int most = ring::kDevicesMax;
+  const int count = asked > 0 ? std::min(asked, most) : most;
   int known = devices_told_.load();
   while (count < known && !devices_told_.compare_exchange_weak(known, count)) {
   }

@@ -89,7 +89,8 @@ class Runtime {
   bool connecting_ = false;
   std::condition_variable connected_;  // connecting_ turned false
   uint32_t epochs_ = 0;
-  std::atomic<int> devices_told_{static_cast<int>(ring::kDevicesMax)};  // the smallest DeviceCountNoConnect()
+  std::atomic<int> devices_told_{
+      static_cast<int>(ring::kDevicesMax)};  // the smallest DeviceCountNoConnect()
   bool native_float64_ = false;
   bool launch_blocking_ = false;
   std::string daemon_path_, client_build_;

@@ -104,9 +104,9 @@ std::vector<at::Tensor> SmallTensors(const Call& call) {
 c10::Storage LazyZeros(int64_t bytes) {
   auto mapping = std::make_unique<Mapping>(static_cast<size_t>(std::max<int64_t>(bytes, 1)));
   void* const address = mapping->address();
-  c10::DataPtr data(address, mapping.release(),
-                    [](void* context) { delete static_cast<Mapping*>(context); },
-                    c10::Device(c10::DeviceType::CPU));
+  c10::DataPtr data(
+      address, mapping.release(), [](void* context) { delete static_cast<Mapping*>(context); },
+      c10::Device(c10::DeviceType::CPU));
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t{}, bytes, std::move(data), c10::GetCPUAllocator(), true));
 }

@@ -16,6 +16,8 @@ at::Tensor MakeTensor(c10::DataPtr data, uint64_t bytes, c10::ScalarType dtype,
 // New storage, uninitialised (zeros until written).
 at::Tensor EmptyStrided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
                         int device);
+// Whether memory that nobody wrote must read as NaN or the largest number.
+bool FillsUninitialized();
 at::Tensor EmptyContiguous(c10::IntArrayRef sizes, c10::ScalarType dtype, int device);
 
 inline bool IsNeuron(const at::Tensor& tensor) { return tensor.is_privateuseone(); }

@@ -447,8 +447,8 @@ TraceAnswer Trace(const OpInfo& info, const Call& call, const std::vector<int32_
   }
   try {
     PyRef request = Request(info, call, statics, graph, stack, reference);
-    PyRef answer = Checked(StayAtEnd(
-        [&] { return PyObject_CallFunctionObjArgs(tracer, request.get(), nullptr); }));
+    PyRef answer = Checked(
+        StayAtEnd([&] { return PyObject_CallFunctionObjArgs(tracer, request.get(), nullptr); }));
     return Parse(info, call, answer.get());
   } catch (const PythonFailed&) {
     TakePythonError(&raised);

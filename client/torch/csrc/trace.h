@@ -19,7 +19,7 @@ struct TraceAnswer {
   enum class Status : uint8_t { kOk, kRefused, kDynamic, kRaised };
   Status status = Status::kRefused;
   std::string reason;
-  bool lasting = false;  // the same trace will be refused again
+  bool lasting = false;    // the same trace will be refused again
   std::string error_type;  // kRaised: the exception's Python name
   std::string program;
   std::vector<ReturnSpec> returns;
