@@ -1,6 +1,6 @@
 #include "client/torch/csrc/small_twin.h"
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/full.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <sys/mman.h>
@@ -64,7 +64,7 @@ bool HasSmallTwin(const OpInfo& info, const torch::jit::Stack& stack) {
   return true;
 }
 
-std::vector<at::Tensor> SmallTensors(const Call& call) {
+std::vector<at::Tensor> SmallTensors(const Call& call, int value) {
   std::map<int64_t, int64_t> small;
   for (const TensorArg& arg : call.tensors) {
     for (const int64_t size : arg.tensor->sizes()) {
@@ -92,8 +92,8 @@ std::vector<at::Tensor> SmallTensors(const Call& call) {
     for (int64_t& size : sizes) {
       size = size > kSmallSize ? small[size] : size;
     }
-    at::Tensor tensor =
-        at::zeros(sizes, at::TensorOptions(arg.tensor->scalar_type()).device(at::kCPU));
+    at::Tensor tensor = at::full(
+        sizes, value, at::TensorOptions(arg.tensor->scalar_type()).device(at::kCPU));
     tensor._set_conj(arg.tensor->is_conj());
     tensor._set_neg(arg.tensor->is_neg());
     tensors.push_back(std::move(tensor));

@@ -24,8 +24,8 @@ namespace neurond::shim {
 // False where sizes hang together by more than order: a size among the arguments, convolutions with
 // groups, and backward ops, whose arguments are not the user's.
 bool HasSmallTwin(const OpInfo& info, const torch::jit::Stack& stack);
-// One tensor per tensor of the call; the same tensor twice stays one.
-std::vector<at::Tensor> SmallTensors(const Call& call);
+// One tensor per tensor of the call, full of `value`; the same tensor twice stays one.
+std::vector<at::Tensor> SmallTensors(const Call& call, int value);
 // A storage of zeros that takes memory only where it is touched.
 c10::Storage LazyZeros(int64_t bytes);
 
