@@ -92,8 +92,8 @@ std::vector<at::Tensor> SmallTensors(const Call& call, int value) {
     for (int64_t& size : sizes) {
       size = size > kSmallSize ? small[size] : size;
     }
-    at::Tensor tensor = at::full(
-        sizes, value, at::TensorOptions(arg.tensor->scalar_type()).device(at::kCPU));
+    at::Tensor tensor =
+        at::full(sizes, value, at::TensorOptions(arg.tensor->scalar_type()).device(at::kCPU));
     tensor._set_conj(arg.tensor->is_conj());
     tensor._set_neg(arg.tensor->is_neg());
     tensors.push_back(std::move(tensor));
