@@ -389,11 +389,11 @@ def test_a_daemon_with_a_busy_device_ends_cleanly(api, own_daemon):
 
 def test_calls_keep_a_daemon_from_ending_idle(api, home):
     place = pathlib.Path(tempfile.mkdtemp(dir=home))
-    daemon = Daemon(place, "--idle-exit-seconds", "1")
+    daemon = Daemon(place, "--idle-exit-seconds", "3")
     try:
         with daemon.channel() as channel:
             client = Client(api, channel)
-            end = time.monotonic() + 3
+            end = time.monotonic() + 7
             while time.monotonic() < end:
                 program = client.compile(negate("4x", "f32")).program_id
         assert program
