@@ -206,9 +206,13 @@ void DiskStore::Write(const Hash128& key, std::string_view blob) {
   header.checksum[1] = checksum.low;
 
   const std::string path = PathOf(key);
+  struct stat old;
+  const bool replaces = stat(path.c_str(), &old) == 0;
+  bool deleted = false;  // the whole store, by somebody else
   bool written = WriteFile(path, header, packed);
-  if (!written && errno == ENOENT && MakeDirectories(fs::path(path).parent_path())) {
-    written = WriteFile(path, header, packed);  // the folder was new, or somebody deleted it
+  if (!written && errno == ENOENT) {
+    deleted = access(directory_.c_str(), F_OK) != 0;
+    written = MakeDirectories(fs::path(path).parent_path()) && WriteFile(path, header, packed);
   }
   if (!written) {
     spdlog::warn("cache: cannot write {}: {}", path, std::strerror(errno));
@@ -216,11 +220,11 @@ void DiskStore::Write(const Hash128& key, std::string_view blob) {
   }
   std::lock_guard<std::mutex> lock(mutex_);
   used_.insert(key);
-  if (!scanned_) {
+  if (!scanned_ || deleted) {
     ScanLocked(false);
   } else {
-    ++entries_;
-    bytes_ += static_cast<int64_t>(sizeof(header) + packed.size());
+    entries_ += replaces ? 0 : 1;
+    bytes_ += static_cast<int64_t>(sizeof(header) + packed.size()) - (replaces ? old.st_size : 0);
   }
   if (bytes_ > bytes_max_) ScanLocked(true);
 }

@@ -64,6 +64,9 @@ class Executable {
   virtual void OnResolved(std::function<void()> done) = 0;
   // Tries again after a failure that may not repeat, a few times in all; else does nothing.
   virtual void Retry() {}
+  // Counts the tries. Whoever waits and finds another number is no longer registered: what it
+  // waited for failed, and somebody asked for another try.
+  virtual int tries() const { return 1; }
 };
 using ExecutablePtr = std::shared_ptr<Executable>;
 

@@ -38,6 +38,11 @@ void ExecutableEntry::Retry() {
   start_(shared_from_this());
 }
 
+int ExecutableEntry::tries() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return tries_;
+}
+
 void ExecutableEntry::Settle(State state, std::unique_lock<std::mutex> lock) {
   state_ = state;
   const std::vector<std::function<void()>> waiting = std::exchange(waiting_, {});

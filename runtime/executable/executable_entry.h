@@ -36,6 +36,7 @@ class ExecutableEntry final : public Executable,
   Error error() const override;
   void OnResolved(std::function<void()> done) override;
   void Retry() override;
+  int tries() const override;
 
   void Resolve(LoadedExecutablePtr executable, int64_t serialized_bytes, double compile_seconds);
   void Fail(Error error, bool deterministic);

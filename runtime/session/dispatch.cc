@@ -83,11 +83,14 @@ bool SessionImpl::TryStart(Command* command) {
 
 // --- Execute ------------------------------------------------------------------------------------
 
-bool SessionImpl::ExecutableReady(Command* command) {
+bool SessionImpl::ExecutableReady(Command* command, Error* failure) {
   Executable* executable = command->program->executable;
-  if (executable->loaded() != nullptr || executable->resolved()) return true;
-  if (!command->awaits_executable) {
-    command->awaits_executable = true;
+  if (executable->loaded() != nullptr) return true;
+  // One look: another session may ask for another try of a failed one at any moment.
+  *failure = executable->error();
+  if (!failure->ok()) return true;
+  if (const int current = executable->tries(); command->awaited_try != current) {
+    command->awaited_try = current;
     executable->OnResolved([progress = progress_] { progress->Wake(); });
   }
   return false;
@@ -120,9 +123,10 @@ bool SessionImpl::StartExecute(Command* command) {
     Retire(command);
     return true;
   }
-  if (!ExecutableReady(command)) return false;
-  if (program.executable->loaded() == nullptr) {
-    Fail(command, NewRoot(*command, program.executable->error()));
+  Error failure;
+  if (!ExecutableReady(command, &failure)) return false;
+  if (!failure.ok()) {
+    Fail(command, NewRoot(*command, std::move(failure)));
     return true;
   }
   if (!MemoryAvailable(command)) {

@@ -95,7 +95,8 @@ class SessionImpl final : public Session {
   bool StartCopy(Command* command);
   bool StartPatch(Command* command);
   bool StartWait(Command* command);
-  bool ExecutableReady(Command* command);
+  // True with a *failure too, if compiling failed.
+  bool ExecutableReady(Command* command, Error* failure);
   bool MemoryAvailable(Command* command);
   bool EnterGate(Command* command);
   bool RunExecute(Command* command);

@@ -9,7 +9,7 @@ void Command::Reset() {
   outputs.clear();
   program = nullptr;
   words.clear();
-  awaits_executable = false;
+  awaited_try = 0;
   results.clear();
   check[0] = check[1] = 0;
   destination = nullptr;

@@ -46,7 +46,7 @@ struct Command {
   // Execute.
   const SessionProgram* program = nullptr;
   absl::InlinedVector<int64_t, 6> words;
-  bool awaits_executable = false;  // a wake-up is registered
+  int awaited_try = 0;  // of its Executable: a wake-up is registered for this one
   std::vector<DeviceBufferPtr> results;
   int64_t check[2] = {};  // number of the first failed check, its value
   // Read: where to. Patch: which bytes.

@@ -123,6 +123,19 @@ TEST_F(DiskStoreTest, AFileOfAnotherVersionIsAMissAndStays) {
   EXPECT_EQ(store.Read(HashBytes("a")), "b");
 }
 
+TEST_F(DiskStoreTest, CountsFollowWhatLiesThere) {
+  DiskStore store(directory, ".x", 1, 1 << 20);
+  for (int i = 0; i < 5; ++i) store.Write(HashBytes("a"), "a");
+  EXPECT_EQ(store.counters().entries, 1);
+  EXPECT_EQ(store.counters().bytes, static_cast<int64_t>(fs::file_size(PathOf("a"))));
+  store.Write(HashBytes("b"), "b");
+  EXPECT_EQ(store.counters().entries, 2);
+  fs::remove_all(directory);
+  store.Write(HashBytes("c"), "c");
+  EXPECT_EQ(store.counters().entries, 1);
+  EXPECT_EQ(store.counters().bytes, static_cast<int64_t>(fs::file_size(PathOf("c"))));
+}
+
 TEST_F(DiskStoreTest, WhatIsNoFileIsAMiss) {
   DiskStore store(directory, ".x", 1, 1 << 20);
   const auto put = [&](const char* key) {

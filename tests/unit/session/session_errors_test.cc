@@ -1,6 +1,9 @@
 // How failures travel: roots, what does not run, what is reported when, and what Buffers hold
 // afterwards.
 
+#include <future>
+#include <thread>
+
 #include "gmock/gmock.h"
 #include "tests/unit/session/session_fixture.h"
 
@@ -52,6 +55,36 @@ class SessionErrorsTest : public testing::TestWithParam<Mode> {
   TestPrograms programs;
   TestSession s;
 };
+
+// Between the failure and this session's look at it, another one has asked for another try.
+TEST_P(SessionErrorsTest, WhoeverWaitedForAFailedCompileWaitsForTheNextTry) {
+  host.plugin.Register("late", {{kVector}, [](const auto& in) {
+                                  return absl::StatusOr<std::vector<std::vector<char>>>({in[0]});
+                                }});
+  Program late = Reads("late", 1);
+  late.module = "late";
+  host.compiler.Hold(true);
+  const StoredProgramPtr stored = *host.programs->DefineModule(late);
+  TestSession other(host, programs);
+  const uint64_t input = s.NewBuffer({1, 2, 3, 4}), output = ++s.last_id;
+  ASSERT_TRUE(s.Execute(stored->id, {input}, {output}).ok());
+  const TestSession::Reading reading = s.StartRead(output);
+
+  host.compiler.FailNext({absl::StatusCode::kInternal, ErrorKind::kRuntime, "worker killed"},
+                         false);
+  std::promise<void> failed;
+  stored->executable->OnResolved([&failed] { failed.set_value(); });
+  while (!host.compiler.AnswerNext()) std::this_thread::yield();
+  failed.get_future().wait();
+  const uint64_t same = other.NewBuffer({5, 6, 7, 8}), result = ++other.last_id;
+  ASSERT_TRUE(other.Execute(stored->id, {same}, {result}).ok());
+  s.observer->PumpIfWoken(*s.session);
+
+  while (!host.compiler.AnswerNext()) std::this_thread::yield();
+  EXPECT_THAT(other.Read(result), ElementsAre(5, 6, 7, 8));
+  s.observer->PumpUntil(*s.session, 0, reading.seq);
+  EXPECT_THAT(*reading.values, ElementsAre(1, 2, 3, 4));
+}
 
 TEST_P(SessionErrorsTest, TheRootNamesTheFailedCommand) {
   const uint64_t a = s.NewBuffer({1, 2, 3, 4});
