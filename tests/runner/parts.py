@@ -19,6 +19,8 @@ LOGS = ROOT / "build" / "log"
 # Time for each fuzz target. The two that stand between any local process and the daemon get the
 # longer one.
 FUZZ_SECONDS = 60
+
+WORKERS = min(os.cpu_count() or 1, 8)  # of a Python part; each has a daemon beside it
 OTHER_FUZZ_SECONDS = 30
 FIRST_FUZZ_TARGETS = ("ring_decoder", "frame_parser")
 
@@ -84,10 +86,13 @@ def private_daemon_home():
                 run([neuronctl, "stop"], LOGS / "tests-stop.log", 20, env=env)
 
 
-def pytest(context: Context, folder: str, timeout_s: float = 900) -> Counts:
+def pytest(context: Context, folder: str, timeout_s: float = 900, workers: int = 1) -> Counts:
+    """Several workers: only where no test minds the others' work."""
     junit = LOGS / f"tests-{context.part}.xml"
     junit.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", folder]
+    if workers > 1:
+        command += ["-n", str(workers), "--dist", "worksteal"]
     if context.keyword:
         command += ["-k", context.keyword]
     with private_daemon_home() as env:
@@ -130,11 +135,11 @@ def integration(context: Context) -> Counts:
 
 
 def torch(context: Context) -> Counts:
-    return pytest(context, "tests/torch")
+    return pytest(context, "tests/torch", 1800, WORKERS)
 
 
 def models(context: Context) -> Counts:
-    return pytest(context, "tests/models", timeout_s=1200)
+    return pytest(context, "tests/models", 1800, WORKERS)
 
 
 def cases(context: Context) -> Counts:

@@ -21,6 +21,7 @@ struct RingHost {
     state.cache = host.cache.get();
     state.programs = host.programs.get();
     state.sessions = &registry;
+    state.use = &use;
     state.decode_program = [](std::string_view) -> absl::StatusOr<Graph> {
       return absl::InvalidArgumentError("the bytes are not a Program");
     };
@@ -32,6 +33,7 @@ struct RingHost {
   TestHost host;
   TestPrograms programs{host};
   SessionRegistry registry;
+  UseClock use;
   DaemonState state;
   std::string stop_reason;
 };
