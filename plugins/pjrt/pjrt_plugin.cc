@@ -16,6 +16,7 @@
 #include "plugins/pjrt/compile_options.h"
 #include "plugins/pjrt/element_type.h"
 #include "plugins/pjrt/fingerprint.h"
+#include "plugins/pjrt/library_pages.h"
 #include "plugins/pjrt/module_check.h"
 #include "plugins/pjrt/pjrt_buffer.h"
 #include "plugins/pjrt/pjrt_executable.h"
@@ -83,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Plugin>> PjrtPlugin::Create(const PjrtOptions& op
   std::unique_ptr<PjrtPlugin> plugin(new PjrtPlugin(*api));
   if (absl::Status status = plugin->CreateClient(options); !status.ok()) return status;
   if (absl::Status status = plugin->ListDevices(); !status.ok()) return status;
+  ReleaseReadOnlyPages(reinterpret_cast<const void*>((*api)->PJRT_Client_Create));
   return plugin;
 }
 
