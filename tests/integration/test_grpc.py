@@ -67,6 +67,8 @@ func.func @main(%limit: tensor<i64>, %m: tensor<64x64xf32>) -> (tensor<i64>, ten
 }
 """
 SLOW_INPUTS = (np.array(1_000_000_000), np.zeros((64, 64), np.float32))
+# Longer than a drain waits for calls.
+LONG_INPUTS = (np.array(4_000_000_000), np.zeros((64, 64), np.float32))
 
 
 def negate(shape: str, kind: str) -> str:
@@ -358,7 +360,7 @@ def test_a_drain_ends_watchers_and_cuts_off_long_calls(api, own_daemon):
         program = client.compile(SLOW).program_id
         watching = client.call("DeviceService.WatchDevices")
         next(watching)
-        call = pool.submit(lambda: refused(lambda: client.execute(program, *SLOW_INPUTS)))
+        call = pool.submit(lambda: refused(lambda: client.execute(program, *LONG_INPUTS)))
         assert eventually(lambda: sessions(own_daemon))
         own_daemon.process.terminate()
         with pytest.raises(grpc.RpcError) as error:
