@@ -162,7 +162,9 @@ def asan(context: Context) -> Counts:
 
 def tsan(context: Context) -> Counts:
     """What needs no gRPC: std::mutex and atomics alone, so that every edge is seen."""
-    return sanitized(context, "tsan", {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"})
+    options = ["halt_on_error=1", "second_deadlock_stack=1"]
+    options.append(f"suppressions={ROOT / 'tests' / 'runner' / 'tsan.supp'}")
+    return sanitized(context, "tsan", {"TSAN_OPTIONS": ":".join(options)})
 
 
 def fuzz(context: Context) -> Counts:
