@@ -16,7 +16,7 @@ using Index = std::vector<int64_t>;
 
 const Index kNone;
 
-const Index& NumbersOf(const HloInstruction& op, const std::string& name) {
+const Index& NumbersOf(const HloInstruction& op, const char* name) {
   const auto it = op.numbers.find(name);
   return it == op.numbers.end() ? kNone : it->second;
 }

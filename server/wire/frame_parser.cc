@@ -40,7 +40,7 @@ absl::Status End(std::string_view payload, std::string_view name) {
 
 template <class T>
 absl::StatusOr<T> DecodeFixed(std::string_view payload, std::string_view name) {
-  T fixed;
+  T fixed{};
   if (absl::Status s = TakeFixed(payload, name, &fixed); !s.ok()) return s;
   if (absl::Status s = End(payload, name); !s.ok()) return s;
   return fixed;
