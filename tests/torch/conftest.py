@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -111,46 +110,3 @@ def run_python(own_daemon):
 def run_faulty(own_daemon):
     """The same with the fake plugin around the CPU's: fault_kit steers it."""
     return own_daemon.fake().run
-
-
-@pytest.fixture
-def daemon_with():
-    """Starts a daemon over the fake plugin, which wraps the CPU plugin and commits the faults of a
-    script (plugins/fake/script.h). Options are the plugin's. Returns its address.
-    """
-    from torch_neuronx import _build_config
-
-    started = []
-
-    def start(script: str, **options) -> str:
-        home = pathlib.Path(tempfile.mkdtemp(prefix="neurond-f-"))
-        (home / "script").write_text(script)
-        address = home / "neurond.sock"
-        flags = {
-            "--socket": address,
-            "--grpc-socket": "none",
-            "--plugin-kind": "fake",
-            "--plugin": _build_config.PLUGIN,
-            "--devices": 2,
-            "--script-file": home / "script",
-            "--cache-dir": home / "cache",
-            "--log-file": home / "log",
-        }
-        # The socket is ours and listens already: who connects early waits in its backlog.
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(address))
-        listener.listen()
-        command = [_build_config.DAEMON, *(str(word) for flag in flags.items() for word in flag)]
-        for name, value in options.items():
-            command += ["--plugin-option", f"{name}={value}"]
-        shell = ["sh", "-c", f'exec "$@" 3<&{listener.fileno()}', "sh", *command]
-        env = os.environ | {"LISTEN_FDS": "1"}
-        started.append((subprocess.Popen(shell, env=env, pass_fds=[listener.fileno()]), home))
-        listener.close()
-        return str(address)
-
-    yield start
-    for process, home in started:
-        process.terminate()
-        process.wait()
-        shutil.rmtree(home, ignore_errors=True)

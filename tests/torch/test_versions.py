@@ -4,9 +4,6 @@ Random programs over views (view_programs.py) equal the CPU on one stream, on se
 nobody synchronizes, and on a device with latency, where writers really queue behind readers.
 """
 
-import os
-import pathlib
-
 import pytest
 import torch
 
@@ -14,8 +11,6 @@ import view_programs
 from mirror import counting
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-SOURCES = pathlib.Path(__file__).parent
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -92,10 +87,10 @@ view_programs.run(range(4), streams=2)
 
 
 @pytest.mark.parametrize("fails_late", ["true", "false"])
-def test_the_same_on_a_device_with_latency(fails_late, run_python, daemon_with):
+def test_the_same_on_a_device_with_latency(fails_late, own_daemon):
     """Every Execute takes longer than its submission: queues are full of readers and writers. A
     device that cannot fail late is given what its queued readers still hold.
     """
-    address = daemon_with("execute * * slow 2\n", fails_late=fails_late)
-    path = os.pathsep.join([str(SOURCES), os.environ.get("PYTHONPATH", "")])
-    run_python(LATENT, NEURON_RT_ADDRESS=address, PYTHONPATH=path, PYTHONWARNINGS="ignore")
+    own_daemon.fake().script.write_text("execute * * slow 2\n")
+    option = f"--devices 2 --plugin-option fails_late={fails_late}"
+    own_daemon.run(LATENT, NEURON_RT_DAEMON_ARGS=option, PYTHONWARNINGS="ignore")

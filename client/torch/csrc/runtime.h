@@ -57,7 +57,7 @@ class Runtime {
 
   // For autograd's guards: never connects, never throws. Autograd asks once and makes that many
   // threads and queues, so the answer is an upper bound of what any link of this process will have:
-  // exact while connected, what the environment bounds, else the largest number there is (125 more
+  // exact while connected, what the environment bounds, else the largest number there is (123 more
   // idle threads: 5 ms and 5 MB once). A later link shows no more devices than were ever answered.
   int DeviceCountNoConnect() noexcept;
 

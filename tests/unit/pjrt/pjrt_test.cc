@@ -1,8 +1,11 @@
 // Parts of the PJRT plugin, and what its library does that the conformance tests (tests/cts) cannot
 // ask of every plugin.
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +13,7 @@
 
 #include "plugins/pjrt/compile_options.h"
 #include "plugins/pjrt/fingerprint.h"
+#include "plugins/pjrt/library_pages.h"
 #include "plugins/pjrt/module_check.h"
 #include "plugins/registry/registry.h"
 #include "tests/cts/cts_support.h"
@@ -262,6 +266,46 @@ TEST_F(PjrtPluginTest, ACollectiveOfAbsentParticipantsIsRefused) {
 }
 
 // A variable set for the length of a scope.
+// Resident bytes of the mappings of the library that cannot be written.
+int64_t ResidentReadOnlyBytes(const std::string& library) {
+  const std::string path = "/" + std::filesystem::path(library).filename().string();
+  std::ifstream maps("/proc/self/smaps");
+  bool counts = false;
+  int64_t bytes = 0;
+  long kib = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find('-') < line.find(':') && line.find(path) != std::string::npos) {
+      counts = line[line.find(' ') + 2] == '-';
+    } else if (line.find('-') < line.find(' ')) {
+      counts = false;
+    } else if (counts && std::sscanf(line.c_str(), "Rss: %ld kB", &kib) == 1) {
+      bytes += kib * 1024;
+    }
+  }
+  return bytes;
+}
+
+TEST_F(PjrtPluginTest, PagesThatOnlyTheStartUsedAreGivenBackAndReadAgain) {
+  plugin();
+  void* const library = dlopen(path_.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(library, nullptr);
+  const auto* code = static_cast<const char*>(dlsym(library, "GetPjrtApi"));
+  ASSERT_NE(code, nullptr);
+  // Every page of a stretch of code, read: resident, then not, then the same again.
+  constexpr int kPages = 256;
+  const auto sum = [&] {
+    uint64_t total = 0;
+    for (int i = 0; i < kPages; ++i) total += static_cast<unsigned char>(code[i * 4096]);
+    return total;
+  };
+  const uint64_t before = sum();
+  const int64_t resident = ResidentReadOnlyBytes(path_);
+  ASSERT_GE(resident, int64_t{kPages} * 4096);
+  ReleaseReadOnlyPages(code);
+  EXPECT_LT(ResidentReadOnlyBytes(path_), resident - int64_t{kPages} * 2048);
+  EXPECT_EQ(sum(), before);
+}
+
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const char* value) : name_(name) {
