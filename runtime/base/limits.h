@@ -69,6 +69,11 @@ inline constexpr int64_t kProgramDiskBytesMax = int64_t{2} << 30;
 // Key or client metadata of one alias: a fused optimizer over 10,000 tensors has some MB. A larger
 // one is not remembered.
 inline constexpr int64_t kAliasBytesMax = int64_t{16} << 20;
+// Programs in memory; beyond it those go that nobody else holds, the longest unused first.
+inline constexpr int64_t kProgramMemoryBytesMax = int64_t{2} << 30;
+// What a Program takes beside its texts: XLA CPU's executable of one small op, and our parts of it,
+// measured.
+inline constexpr int64_t kProgramOverheadBytes = 92 << 10;
 // Aliases in memory, and their bytes in all; beyond either all are dropped, and read from disk
 // again.
 inline constexpr int64_t kAliasesMax = 65536;

@@ -30,8 +30,8 @@ namespace neurond {
 struct ExecutableCacheOptions {
   std::string directory;  // empty: memory only
   int64_t disk_bytes_max = int64_t{20} << 30;
-  int memory_entries_max = 65536;
-  std::string options;  // handed to the compiler, part of the key
+  int memory_entries_max = 16384;  // beyond it, those that no Program holds go
+  std::string options;             // handed to the compiler, part of the key
 };
 
 struct ExecutableCacheCounters {

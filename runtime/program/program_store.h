@@ -7,6 +7,9 @@
 // in files that carry this daemon's build id: after any change to the lowering nothing old is met,
 // nor what the old one refused. Full key bytes are compared, never only a hash.
 //
+// Whoever may still name a Program by its id holds it: beyond `memory_bytes_max` those go that
+// nobody else holds, the longest unused first, and are read from disk or defined again.
+//
 // Thread-safety: all methods, from any thread.
 
 #ifndef NEUROND_RUNTIME_PROGRAM_PROGRAM_STORE_H_
@@ -20,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/limits.h"
 #include "runtime/executable/executable_cache.h"
 #include "runtime/program/graph.h"
 #include "runtime/program/program.h"
@@ -63,12 +67,13 @@ class ProgramStore {
                         const StoredProgramPtr& program) = 0;
 
   // nullptr if unknown.
-  virtual StoredProgramPtr Find(uint64_t id) const = 0;
+  virtual StoredProgramPtr Find(uint64_t id) = 0;
   virtual ProgramStoreCounters counters() const = 0;
 };
 
 std::unique_ptr<ProgramStore> MakeProgramStore(ExecutableCache& cache, std::string directory,
-                                               std::string build_id);
+                                               std::string build_id,
+                                               int64_t memory_bytes_max = kProgramMemoryBytesMax);
 
 }  // namespace neurond
 

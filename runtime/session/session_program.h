@@ -1,8 +1,7 @@
 // SessionProgram: a Program as one Session executes it, with what each Execute would else work out
 // again.
 //
-// Thread-safety: immutable once made. Lifetime: the Session's program table; the ProgramStore holds
-// the Program and its Executable for as long as the daemon runs.
+// Thread-safety: immutable once made. Lifetime: the Session's program table.
 
 #ifndef NEUROND_RUNTIME_SESSION_SESSION_PROGRAM_H_
 #define NEUROND_RUNTIME_SESSION_SESSION_PROGRAM_H_

@@ -70,6 +70,7 @@ absl::StatusOr<std::string> RequestHandler::Lookup(std::string_view payload) {
   if (!key.ok()) return key.status();
   absl::StatusOr<ProgramStore::Known> known = state_.programs->Lookup(AliasKey(*key));
   if (!known.ok()) return known.status();
+  if (known->program != nullptr) told_.insert(known->program);
   const uint64_t program = known->program == nullptr ? 0 : known->program->id;
   const LookupReplyFrame reply{program, static_cast<uint32_t>(known->meta.size()), 0};
   return Bytes(reply) + known->meta;
@@ -88,6 +89,7 @@ absl::StatusOr<std::string> RequestHandler::Define(std::string_view payload) {
   if (!define->key.empty()) {
     state_.programs->Remember(AliasKey(define->key), define->meta, *program);
   }
+  told_.insert(*program);
   return Bytes(DefineReplyFrame{(*program)->id});
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "proto/ring/ring_abi.h"
 #include "runtime/session/session.h"
@@ -47,6 +48,8 @@ class RequestHandler {
   Session& session_;
   const std::vector<int> devices_;
   const std::string alias_prefix_;
+  // What the client may name by its id as long as it is connected.
+  absl::flat_hash_set<StoredProgramPtr> told_;
 };
 
 }  // namespace neurond::ring

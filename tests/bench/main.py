@@ -13,7 +13,7 @@ import traceback
 from daemon import Home
 from measure import table
 
-NAMES = ("dispatch", "chain", "roundtrip", "graph", "upload", "download", "warm", "idle")
+NAMES = ("dispatch", "chain", "roundtrip", "graph", "upload", "download", "warm", "idle", "killed")
 
 
 def bench(name: str):

@@ -195,6 +195,40 @@ TEST_F(ProgramStoreTest, AliasesInMemoryAreBounded) {
   EXPECT_FALSE(store->Lookup("one more").ok());
 }
 
+TEST_F(ProgramStoreTest, BeyondTheBoundTheLongestUnusedThatNobodyHoldsGo) {
+  // Room for two: a third costs more than its overhead.
+  auto store = MakeProgramStore(*cache, directory, "build 1", 3 * kProgramOverheadBytes);
+  const uint64_t first = (*store->Define("first", decode))->id;
+  const StoredProgramPtr held = *store->Define("held", decode);
+  store->Remember("key", "meta", held);
+  EXPECT_NE(store->Find(first), nullptr);  // used after "held" was
+  const uint64_t third = (*store->Define("third", decode))->id;
+  EXPECT_EQ(store->Find(first), nullptr);
+  EXPECT_EQ(store->Find(held->id), held);
+  EXPECT_NE(store->Find(third), nullptr);
+  EXPECT_EQ(store->Lookup("key")->program, held);
+  EXPECT_EQ(store->counters().programs, 2);
+  const auto again = store->Define("first", decode);
+  ASSERT_TRUE(again.ok());
+  EXPECT_NE((*again)->id, first);
+  EXPECT_EQ(store->Find(third), nullptr);
+}
+
+TEST_F(ProgramStoreTest, AKeyLeadsToItsProgramAlsoWhenThatWasDropped) {
+  auto store = MakeProgramStore(*cache, directory, "build 1", 0);
+  store->Remember("key", "meta", *store->Define("one", decode));
+  ASSERT_TRUE(store->Define("two", decode).ok());
+  EXPECT_EQ(store->counters().programs, 1);
+  while (!fs::exists(directory + "/programs") ||
+         std::distance(fs::recursive_directory_iterator(directory + "/programs"), {}) < 4) {
+    std::this_thread::yield();  // two folders, two files
+  }
+  const auto known = store->Lookup("key");
+  ASSERT_TRUE(known.ok()) << known.status();
+  EXPECT_EQ(known->program->program->name, "one");
+  EXPECT_EQ(store->counters().lowerings, 2);
+}
+
 TEST_F(ProgramStoreTest, DamagedFilesAreMisses) {
   {
     auto store = Make();

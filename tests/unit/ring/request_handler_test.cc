@@ -77,5 +77,24 @@ TEST_F(RequestHandlerTest, AKeyWithoutAProgramSaysSo) {
   EXPECT_TRUE(absl::IsInvalidArgument(Define(Handler(7, "build"), "", "", "").status()));
 }
 
+TEST_F(RequestHandlerTest, AClientsProgramsStayAsLongAsItDoes) {
+  const auto store = MakeProgramStore(*host_.cache, "", "build", 0);  // keeps what is held
+  state_.programs = store.get();
+  const auto define = [](RequestHandler& handler, const std::string& program) {
+    const DefineFrame fixed{0, 0, program.size()};
+    return handler.Handle(FrameType::kDefine, Bytes(fixed) + program);
+  };
+  RequestHandler other = Handler(8, "build");
+  {
+    RequestHandler handler = Handler(7, "build");
+    ASSERT_EQ(*define(handler, "one"), Bytes(DefineReplyFrame{1}));
+    ASSERT_TRUE(define(other, "two").ok());
+    EXPECT_NE(store->Find(1), nullptr);
+  }
+  ASSERT_TRUE(define(other, "three").ok());
+  EXPECT_EQ(store->Find(1), nullptr);
+  EXPECT_NE(store->Find(2), nullptr);
+}
+
 }  // namespace
 }  // namespace neurond::ring
