@@ -141,7 +141,7 @@ TEST_F(AutoStartTest, ASecondDaemonOnTheSocketRefuses) {
   auto client = Connect();
   ASSERT_NE(client, nullptr);
   const std::string output = Output(daemon_ + " --socket " + socket() + " --plugin " +
-                                    daemon_args_[1] + " 2>&1; echo rc $?");
+                                    daemon_args_[1] + " --idle-exit-seconds 1 2>&1; echo rc $?");
   EXPECT_NE(output.find(std::to_string(client->daemon_pid())), std::string::npos) << output;
   EXPECT_NE(output.find("rc 1"), std::string::npos) << output;
   EXPECT_EQ(ReadBuffer(*client, MakeBuffer(*client, {1}), 1), std::vector<float>{1});

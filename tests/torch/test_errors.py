@@ -88,11 +88,20 @@ def test_strict_switch_forbids_the_cpu(run_python):
     assert "nonzero" in out.stderr
 
 
-def test_fallbacks_are_counted_and_warn_once():
-    import torch_neuronx
-
-    torch_neuronx.clear_op_tracking()
-    x = torch.tensor([0.0, 1.0, 2.0], device="neuron")
+FALLBACKS = """
+import warnings, torch, torch_neuronx
+warnings.simplefilter("always")
+x = torch.tensor([0.0, 1.0, 2.0], device="neuron")
+with warnings.catch_warnings(record=True) as caught:
     assert torch.nonzero(x).cpu().tolist() == [[1], [2]]
     assert torch.nonzero(x).shape == (2, 1)
-    assert torch_neuronx.get_fallback_ops().count("aten::nonzero") == 2
+texts = [str(w.message).split(" (")[0] for w in caught]
+assert texts == ["neuron: aten::nonzero runs on the CPU: the size of its result depends on data"]
+assert torch_neuronx.get_fallback_ops() == ["aten::nonzero"] * 2
+torch_neuronx.clear_op_tracking()
+assert torch_neuronx.get_fallback_ops() == []
+"""
+
+
+def test_fallbacks_are_counted_and_warn_once(run_python):
+    run_python(FALLBACKS)

@@ -45,6 +45,13 @@ for function in (eager, compiled):
         torch.testing.assert_close(value.float(), single, rtol=1e-4, atol=1e-5)
         assert not torch.equal(value, double)
 
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    z = torch.ones(3, dtype=torch.complex128).to("neuron")
+    assert z.pow(2).pow(2).tolist() == [1] * 3
+texts = [str(w.message) for w in seen if "computes float64 as float32" in str(w.message)]
+assert len(texts) == 1 and "aten::pow." in texts[0], texts
+
 # Bytes are bytes: nothing is lost where nothing is computed.
 x = torch.tensor([0.1, 1e300, -0.0, 2.0**-1074], dtype=torch.float64)
 d = x.to("neuron")

@@ -11,9 +11,35 @@ def test_manual_seed_repeats():
     torch.manual_seed(3)
     assert torch.equal(torch.rand(100, device="neuron").cpu(), a)
     assert not torch.equal(a, b)
+    torch.manual_seed(4)
+    assert not torch.equal(torch.rand(100, device="neuron").cpu(), a)
+
+
+def test_draws_share_no_numbers():
+    torch.manual_seed(11)
+    numbers = [x for _ in range(5) for x in torch.rand(200, device="neuron").tolist()]
+    assert len(set(numbers)) == len(numbers)
+
+
+EACH_DEVICE = """
+import torch
+torch.manual_seed(1)
+want = torch.rand(5, device="neuron:1").cpu()
+torch.manual_seed(1)
+torch.rand(5, device="neuron:0")
+assert torch.equal(torch.rand(5, device="neuron:1").cpu(), want)
+state = torch.neuron.get_rng_state("neuron:1")
+torch.rand(5, device="neuron:0")
+assert torch.equal(torch.neuron.get_rng_state("neuron:1"), state)
+"""
+
+
+def test_each_device_has_a_generator_of_its_own(run_python):
+    run_python(EACH_DEVICE, NEURON_RT_DAEMON_ARGS="--devices 2")
 
 
 def test_state_saves_and_restores():
+    torch.rand(3, device="neuron")  # the state is more than its seed
     state = torch.neuron.get_rng_state()
     assert state.dtype == torch.uint8
     a = torch.randn(10, device="neuron").cpu()

@@ -15,7 +15,15 @@
 namespace neurond {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Text(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
 
 std::string Module(const std::string& name) {
   return "module @" + name +
@@ -80,6 +88,23 @@ TEST_F(WorkerPoolTest, WhatAWorkerMadeCanBeLoaded) {
   auto plugin = MakePlugin(config);
   ASSERT_TRUE(plugin.ok());
   EXPECT_TRUE((*plugin)->Load(result.serialized).ok());
+}
+
+// The kernel's word for it: who made the module need not be trusted.
+TEST_F(WorkerPoolTest, AWorkerSitsInItsSandbox) {
+  Start("", 1);
+  ASSERT_TRUE(Compile("good").error.ok());
+  int workers = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream children(task.path() / "children");
+    for (std::string pid; children >> pid; ++workers) {
+      EXPECT_THAT(Text("/proc/" + pid + "/status"),
+                  AllOf(HasSubstr("Seccomp:\t2"), HasSubstr("NoNewPrivs:\t1")));
+      EXPECT_THAT(Text("/proc/" + pid + "/limits"),
+                  Not(ContainsRegex("Max cpu time +unlimited")));  // each compile has its own
+    }
+  }
+  EXPECT_EQ(workers, 1);
 }
 
 TEST_F(WorkerPoolTest, OneWorkerServesManyRequests) {

@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "runtime/base/cpu_features.h"
+#include "runtime/base/hash.h"
 #include "runtime/base/text.h"
 #include "tests/unit/session/test_plugin.h"
 
@@ -114,6 +116,34 @@ TEST_F(ExecutableCacheTest, OptionsAndModuleAreInTheKey) {
   auto cache = Make(options);
   Use(*cache, 0);
   EXPECT_EQ(compiler.requests, 3);
+}
+
+class OtherBuildPlugin final : public TestPlugin {
+ public:
+  std::string fingerprint() const override { return "test-2"; }
+};
+
+TEST_F(ExecutableCacheTest, AnotherBuildOfThePluginMeetsNothingOld) {
+  { Use(*Make(), 0); }
+  OtherBuildPlugin other;
+  other.Register("k0", {{{DType::kF32, 4}}, nullptr});
+  ExecutableCacheOptions options;
+  options.directory = directory;
+  auto cache = MakeExecutableCache(other, compiler, options);
+  Use(*cache, 0);
+  EXPECT_EQ(compiler.requests, 2);
+  EXPECT_EQ(cache->counters().disk_hits, 0);
+}
+
+// The machine cannot be changed here: that its features count shows in the key alone.
+TEST_F(ExecutableCacheTest, TheKeyNamesModulePluginOptionsAndMachine) {
+  ExecutableCacheOptions options;
+  options.options = "fast";
+  auto cache = Make(options);
+  const std::string features = CpuFeatures();
+  EXPECT_FALSE(features.empty());
+  const std::string_view parts[] = {"k0", "test-1", "fast", features};
+  EXPECT_EQ(cache->Get(Named(0))->key(), HashParts(parts).Hex());
 }
 
 TEST_F(ExecutableCacheTest, ADamagedFileIsCompiledAgain) {

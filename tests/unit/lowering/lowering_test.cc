@@ -91,6 +91,20 @@ TEST(LoweringTest, ARunTimeOffsetIsBoundInElementsOfTheViewsDType) {
   EXPECT_EQ(program->bounds[0].elements, 16);
 }
 
+TEST(LoweringTest, AWriteAtARunTimeOffsetIsBoundToo) {
+  GraphBuilder b;
+  const int x = b.Input(kF32, {2, 3});
+  const int buffer = b.Buffer(kF32, 16);
+  b.graph.word_count = 1;
+  b.Write(x, buffer, {kF32, {2, 3}, {4, 1}, 0});
+  const auto program = Lower(b.graph);
+  ASSERT_TRUE(program.ok()) << program.status();
+  ASSERT_EQ(program->bounds.size(), 1u);
+  EXPECT_EQ(program->bounds[0].buffer, buffer);
+  EXPECT_EQ(program->bounds[0].span, 7);
+  EXPECT_EQ(program->bounds[0].elements, 16);
+}
+
 TEST(LoweringTest, EmptyTensorsAreNoParametersAndNoResults) {
   GraphBuilder b;
   const int x = b.Input(kF32, {0, 3});

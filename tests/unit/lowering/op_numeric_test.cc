@@ -18,6 +18,7 @@ using testing::GraphBuilder;
 using testing::I;
 using testing::Ints;
 using testing::LoweredProgram;
+using testing::Sizes;
 using testing::ToBytes;
 using testing::V;
 
@@ -94,6 +95,53 @@ TEST(OpNumericTest, TheFirstIndexOutOfRangeIsReported) {
   EXPECT_THAT(IndexCheck(-4), ElementsAre(1, -4, ::testing::_));
   EXPECT_THAT(IndexCheck(-1), ElementsAre(1, 9, 30));
 }
+
+// Ops along dimension 0 of x[3, 2] whose indices do not count from the end.
+class PositionTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  // {number of the failed check, its value}
+  static std::vector<int64_t> Check(int64_t index) {
+    const std::string op = "aten." + GetParam();
+    const bool one = GetParam() == "gather.default" || GetParam() == "scatter.src";
+    const bool reads =
+        one ? GetParam() == "gather.default"
+            : GetParam() == "embedding.default" || GetParam() == "index_select.default";
+    const Sizes row = one ? Sizes{1, 1} : Sizes{1, 2};
+    GraphBuilder g;
+    const int x = g.Input(DType::kF32, {3, 2});
+    const int i = g.Input(DType::kI64, one ? Sizes{1, 1} : Sizes{1});
+    std::vector<Arg> args{V(x), I(0), V(i)};
+    if (GetParam() == "embedding.default") args = {V(x), V(i)};
+    std::vector<std::string> inputs{ToBytes(std::vector<float>(6, 1)),
+                                    ToBytes(std::vector<int64_t>{index})};
+    if (!reads) {
+      args.push_back(V(g.Input(DType::kF32, row)));
+      inputs.push_back(ToBytes(std::vector<float>(row[1], 5)));
+    }
+    const Sizes result = reads ? row : Sizes{3, 2};
+    g.Create(g.Node(op, args, {{DType::kF32, result}}), result);
+    auto program = LoweredProgram::Make(g.graph);
+    if (!program.ok() || program->program().check_result < 0) return {};
+    const auto out = program->Run(inputs, {});
+    if (!out.ok()) return {};
+    return FromBytes<int64_t>((*out)[program->program().check_result]);
+  }
+};
+
+TEST_P(PositionTest, IsCheckedAtBothEnds) {
+  EXPECT_THAT(Check(0), ElementsAre(0, 0));
+  EXPECT_THAT(Check(2), ElementsAre(0, 0));
+  EXPECT_THAT(Check(3), ElementsAre(1, 3));
+  EXPECT_THAT(Check(-1), ElementsAre(1, -1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, PositionTest,
+                         ::testing::Values("gather.default", "scatter.src", "index_select.default",
+                                           "embedding.default", "index_add.default",
+                                           "index_copy.default"),
+                         [](const auto& info) {
+                           return info.param.substr(0, info.param.find('.'));
+                         });
 
 TEST(OpNumericTest, IntegerDivisionByZeroIsReported) {
   GraphBuilder g;

@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "runtime/base/disk_store.h"
+#include "runtime/base/hash.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/text.h"
 #include "runtime/program/program_codec.h"
@@ -246,6 +248,31 @@ TEST_F(ProgramStoreTest, DamagedFilesAreMisses) {
   EXPECT_TRUE(absl::IsNotFound(store->Lookup("key").status()));
   EXPECT_TRUE(store->Define("one", decode).ok());
   EXPECT_EQ(store->counters().disk_hits, 1);
+}
+
+// Two keys and two Programs with one hash are not to be had: a file is put in the other one's
+// place.
+TEST_F(ProgramStoreTest, AFileOfAnotherKeyOrProgramUnderTheSameHashIsAMiss) {
+  {
+    auto store = Make();
+    store->Remember("key", "meta", *store->Define("one", decode));
+  }
+  const auto pass_off = [this](const char* folder, const char* suffix, const char* as) {
+    DiskStore store(Cat(directory, "/", folder), suffix, HashBytes("build 1").low, 1 << 20);
+    const auto blob = store.Read(HashBytes(folder == std::string("aliases") ? "key" : "one"));
+    ASSERT_TRUE(blob.has_value());
+    store.Write(HashBytes(as), *blob);
+    EXPECT_EQ(store.Read(HashBytes(as)), blob);
+  };
+  pass_off("aliases", ".nalias", "other key");
+  pass_off("programs", ".nprog", "two");
+  auto store = Make();
+  EXPECT_TRUE(absl::IsNotFound(store->Lookup("other key").status()));
+  EXPECT_TRUE(store->Lookup("key").ok());
+  const auto two = store->Define("two", decode);
+  ASSERT_TRUE(two.ok());
+  EXPECT_EQ((*two)->program->name, "two");
+  EXPECT_EQ(store->counters().lowerings, 1);
 }
 
 TEST_F(ProgramStoreTest, RefusedProgramsAreNotStored) {

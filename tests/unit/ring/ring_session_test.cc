@@ -8,6 +8,7 @@
 #include <atomic>
 #include <thread>
 
+#include "runtime/base/limits.h"
 #include "server/ring/limits.h"
 #include "tests/unit/ring/ring_fixture.h"
 
@@ -24,6 +25,10 @@ TEST_F(RingSessionTest, ServesAClientThatKeepsTheContract) {
   ASSERT_EQ(client_->Hello().header.status, 0);
   const float values[] = {1, 2, 3, 4};
   std::memcpy(client_->staging(), values, sizeof(values));
+  const auto failed = [this] {
+    return reinterpret_cast<uint64_t*>(client_->staging() + 64 + ReadStatusOffset(16));
+  };
+  *failed() = 7;  // of an earlier Read that failed
   ExecuteRecord execute{};
   execute.program = host_.programs.inc;
   execute.input_count = execute.word_count = 1;
@@ -37,6 +42,7 @@ TEST_F(RingSessionTest, ServesAClientThatKeepsTheContract) {
   float read[4];
   std::memcpy(read, client_->staging() + 64, sizeof(read));
   EXPECT_THAT(read, ::testing::ElementsAre(6, 7, 8, 9));
+  EXPECT_EQ(*failed(), 0u);
   client_->Send(RawClient::FrameBytes(FrameType::kBye, ""));
   Join();
 }
@@ -258,6 +264,67 @@ TEST_F(RingSessionTest, RecordsMayChangeWhileTheyAreRead) {
                                HasSubstr("do not fill"), HasSubstr("malformed")));
   stop = true;
   changer.join();
+}
+
+// --- Backpressure
+// ---------------------------------------------------------------------------------
+
+TEST_F(RingSessionTest, ASessionWithTooMuchQueuedLeavesTheRingAloneUntilItIsDone) {
+  ASSERT_EQ(client_->Hello().header.status, 0);
+  constexpr uint64_t kExecutes = kSessionBacklogMax + 500;
+  uint64_t seq = 2;
+  client_->Push(RecordBytes(AllocOf(1), RecordType::kAlloc, 1) +
+                RecordBytes(WriteOf(1), RecordType::kWrite, 2));
+  ASSERT_EQ(client_->Ask(FrameType::kDevices, "", seq).header.status, 0);
+  host_.host.plugin.Hold(true);
+  ExecuteRecord execute{};
+  execute.program = host_.programs.inc;
+  execute.input_count = execute.word_count = 1;
+  // One more, so that the last batch of records would end beyond the limit.
+  std::string records = RecordBytes(AllocOf(2), RecordType::kAlloc, ++seq);
+  for (uint64_t i = 0; i < kExecutes; ++i) {
+    records +=
+        RecordBytes(execute, RecordType::kExecute, ++seq, Bytes(uint64_t{1}) + Bytes(int64_t{1}));
+  }
+  client_->Push(records);
+  const auto backlog = [this] { return host_.registry.List().at(0).backlog; };
+  while (backlog() < kSessionBacklogMax) std::this_thread::yield();
+  // The session looks at the ring before each answer.
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(client_->Ask(FrameType::kDevices).header.status, 0);
+  EXPECT_EQ(backlog(), kSessionBacklogMax);
+  EXPECT_LT(client_->ring().tail.load(), client_->head());
+  while (client_->ring().tail.load() != client_->head() || backlog() > 0) {
+    if (!host_.host.plugin.RunNext()) std::this_thread::yield();
+  }
+  host_.host.plugin.Hold(false);
+  client_->Push(RecordBytes(ReadOf(1, 64), RecordType::kRead, ++seq));
+  ASSERT_EQ(client_->Ask(FrameType::kDevices, "", seq).header.status, 0);
+  float read[4];
+  std::memcpy(read, client_->staging() + 64, sizeof(read));
+  EXPECT_EQ(read[3] - read[0], 0);
+  EXPECT_EQ(read[0], static_cast<float>(kExecutes));
+}
+
+TEST_F(RingSessionTest, AClientThatReadsNoRepliesIsServedNoMoreRequests) {
+  constexpr int kRequests = 40;
+  std::atomic<int> served = 0;
+  host_.state.decode_program = [&served](std::string_view) -> absl::StatusOr<Graph> {
+    ++served;
+    return absl::InvalidArgumentError(std::string(200'000, 'x'));  // a long reply
+  };
+  ASSERT_EQ(client_->Hello().header.status, 0);
+  for (int i = 0; i < kRequests; ++i) {
+    client_->Send(RawClient::FrameBytes(FrameType::kDefine, Bytes(DefineFrame{0, 0, 1}) + "p"));
+  }
+  while (served == 0) std::this_thread::yield();
+  // With each record that it takes the session looks at its requests once more.
+  for (uint64_t seq = 1; seq <= 2 * kRequests; ++seq) {
+    client_->Push(RecordBytes(AllocOf(seq), RecordType::kAlloc, seq));
+    while (client_->ring().tail.load() != client_->head()) std::this_thread::yield();
+  }
+  EXPECT_LT(served, kRequests);
+  for (int i = 0; i < kRequests; ++i) EXPECT_FALSE(client_->Receive().closed);
+  EXPECT_EQ(served, kRequests);
 }
 
 // --- The socket ----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // refused.
 
 #include "gmock/gmock.h"
+#include "runtime/base/limits.h"
 #include "tests/unit/session/session_fixture.h"
 
 namespace neurond {
@@ -86,6 +87,21 @@ TEST_F(SessionCommandsTest, AQueuedReaderForbidsDonation) {
   while (narrow.plugin.RunNext()) t.session->Pump();
   EXPECT_THAT(t.Read(sum), ElementsAre(2, 3, 4, 5));
   EXPECT_THAT(t.Read(a), ElementsAre(6, 7, 8, 9));
+}
+
+TEST_F(SessionCommandsTest, AReaderThatWaitsInAnotherStreamForbidsDonation) {
+  const uint64_t a = s.NewBuffer({1, 2, 3, 4}), b = s.NewBuffer({1, 1, 1, 1});
+  host.plugin.Hold(true);
+  s.Add(b, b, 2);
+  const uint64_t awaited = s.seq;
+  ASSERT_TRUE(s.session->Wait(++s.seq, 0, 2, awaited).ok());
+  const uint64_t sum = s.Add(a, b);  // has not started, and reads a
+  s.Inc(a, 5, 1);                    // has started
+  EXPECT_EQ(host.plugin.executes, 2);
+  EXPECT_THAT(host.plugin.last_donated(), ElementsAre(false, false));
+  while (host.plugin.RunNext()) s.observer->PumpIfWoken(*s.session);
+  EXPECT_THAT(s.Read(sum), ElementsAre(2, 3, 4, 5));
+  EXPECT_THAT(s.Read(a), ElementsAre(6, 7, 8, 9));
 }
 
 TEST_F(SessionCommandsTest, ACopyOnOneDeviceSharesContentAndForbidsDonation) {
@@ -180,6 +196,24 @@ TEST_F(SessionCommandsTest, ChunksWithAGapAreRefused) {
   chunk.buffer_offset = 8;
   EXPECT_TRUE(absl::IsInvalidArgument(s.session->Write(chunk)));
   EXPECT_THAT(s.Read(a), ElementsAre(0, 0, 0, 0));
+}
+
+TEST_F(SessionCommandsTest, WritesUnderWayAreBounded) {
+  const uint64_t a = s.NewBuffer();
+  const Floats values(4, 1.0f);
+  Session::WriteCommand chunk;
+  chunk.buffer = a;
+  chunk.total_bytes = 16;
+  chunk.bytes = 4;
+  chunk.data = values.data();
+  for (int i = 0; i < kSessionTransfersMax; ++i) {
+    chunk.seq = ++s.seq;
+    ++chunk.transfer;
+    ASSERT_TRUE(s.session->Write(chunk).ok());
+  }
+  chunk.seq = ++s.seq;
+  ++chunk.transfer;
+  EXPECT_TRUE(absl::IsResourceExhausted(s.session->Write(chunk)));
 }
 
 TEST_F(SessionCommandsTest, FreeDropsTheNameOnly) {
@@ -318,6 +352,19 @@ TEST_F(SessionCommandsTest, GrantsAreBoundedByQuotaAndDevice) {
   TestSession u{small, small_programs};
   EXPECT_TRUE(absl::IsResourceExhausted(u.session->Alloc(1, DType::kU8, 401, 0)));
   EXPECT_TRUE(u.session->Alloc(1, DType::kU8, 400, 0).ok());
+}
+
+TEST_F(SessionCommandsTest, AnExecuteWhoseResultsAreBeyondTheQuotaIsRefusedAtOnce) {
+  TestSession t{host, programs, 40};
+  const uint64_t a = t.NewBuffer({1, 2, 3, 4});
+  const uint64_t sum = t.Add(a, a);
+  const int64_t before = host.plugin.executes;
+  EXPECT_TRUE(absl::IsResourceExhausted(t.Execute(programs.add, {a, a}, {50})));
+  EXPECT_EQ(host.plugin.executes, before);
+  EXPECT_TRUE(absl::IsNotFound(t.session->Free(50)));
+  ASSERT_TRUE(t.session->Free(sum).ok());
+  EXPECT_TRUE(t.Execute(programs.add, {a, a}, {50}).ok());
+  EXPECT_THAT(t.Read(50), ElementsAre(2, 4, 6, 8));
 }
 
 TEST_F(SessionCommandsTest, CountersSaySoFromAnyThread) {

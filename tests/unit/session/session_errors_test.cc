@@ -1,6 +1,7 @@
 // How failures travel: roots, what does not run, what is reported when, and what Buffers hold
 // afterwards.
 
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -124,6 +125,21 @@ TEST_P(SessionErrorsTest, DependentsCarryTheSameRootAndIndependentWorkGoesOn) {
     EXPECT_THAT(s.Read(buffer), IsEmpty());
     EXPECT_EQ(s.session->TakeBufferError(buffer), root);
     EXPECT_EQ(s.session->unreported(), 0u);
+  }
+}
+
+TEST_P(SessionErrorsTest, WhoReadsTwoFailuresCarriesTheOlder) {
+  const uint64_t a = s.NewBuffer({1, 2, 3, 4});
+  host.plugin.Hold(GetParam().held);
+  const uint64_t older = BreakNew(a), older_seq = s.seq;
+  const uint64_t younger = BreakNew(a);
+  Settle();
+  const uint64_t sums[] = {s.Add(older, younger), s.Add(younger, older)};
+  Settle();
+  for (uint64_t sum : sums) {
+    const DeferredErrorPtr root = s.session->TakeBufferError(sum);
+    ASSERT_NE(root, nullptr);
+    EXPECT_EQ(root->seq, older_seq);
   }
 }
 
@@ -335,6 +351,47 @@ TEST(SessionLateErrorsTest, AReportDoesNotHideAWriteThatWasQueuedBehindTheError)
   EXPECT_EQ(s.session->unreported(), 0u);
   host.plugin.Hold(false);
   EXPECT_THAT(s.Read(a), ElementsAre(20, 2, 3, 4));
+}
+
+// The error of a's content was reported; stream 1 still waits to start.
+class SessionReportedErrorTest : public testing::Test {
+ protected:
+  void FailAndReport(const std::function<void()>& submit_to_stream_1) {
+    host.plugin.Hold(true);
+    ASSERT_TRUE(s.Execute(programs.checked, {a}, {}).ok());  // will fail
+    s.Add(b, b, 2);
+    const uint64_t awaited = s.seq;
+    ASSERT_TRUE(s.session->Wait(++s.seq, 1, 2, awaited).ok());
+    submit_to_stream_1();
+    host.plugin.RunNext();
+    s.session->Pump();
+    root = s.session->TakeError(0, -1, s.seq);
+    ASSERT_NE(root, nullptr);
+    EXPECT_LT(s.observer->completed(1), s.seq);
+    host.plugin.Hold(false);
+    host.plugin.RunNext();
+    s.Sync(1);
+  }
+
+  TestHost host;
+  TestPrograms programs{host};
+  TestSession s{host, programs};
+  const uint64_t a = s.NewBuffer({20, 2, 3, 4}), b = s.NewBuffer({1, 1, 1, 1});
+  DeferredErrorPtr root;
+};
+
+TEST_F(SessionReportedErrorTest, AWriteThatStartsAfterTheReportLeavesTheLastGoodContent) {
+  FailAndReport([this] { s.Inc(a, 1, 1); });
+  EXPECT_EQ(s.session->unreported(), 0u);
+  EXPECT_THAT(s.Read(a), ElementsAre(20, 2, 3, 4));
+}
+
+TEST_F(SessionReportedErrorTest, AReaderThatStartsAfterTheReportHearsWhyThereIsNothing) {
+  TestSession::Reading reading;
+  FailAndReport([&] { reading = s.StartRead(a, 1); });
+  EXPECT_NE(*reading.failed, 0u);
+  EXPECT_EQ(s.session->unreported(), 1u);
+  EXPECT_EQ(s.session->TakeError(1, -1, s.seq), root);
 }
 
 TEST(SessionLateErrorsTest, AFailedCompileIsADeferredError) {

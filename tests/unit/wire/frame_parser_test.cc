@@ -76,6 +76,8 @@ TEST(DecodeFramesTest, DefineCutsItsThreeParts) {
   EXPECT_FALSE(DecodeDefine(Bytes(fixed) + "keymetaprogramm").ok());
   const ring::DefineFrame wraps{3, 4, ~uint64_t{0} - 6};
   EXPECT_FALSE(DecodeDefine(Bytes(wraps) + "keymeta").ok());
+  const ring::DefineFrame balanced{3, 100, uint64_t{4} - 100};  // the sum of all three is right
+  EXPECT_FALSE(DecodeDefine(Bytes(balanced) + "keymeta").ok());
   EXPECT_FALSE(DecodeDefine("").ok());
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <span>
 #include <vector>
 
 namespace neurond::wire {
@@ -80,6 +81,13 @@ TEST(DecodeRecordTest, CountsThatDoNotFillTheRecordAreRefused) {
   many.h = Header(ring::RecordType::kFreeMany);
   many.count = 3;
   EXPECT_FALSE(Bytes(many).Append(uint64_t{1}).Append(uint64_t{2}).Decode().ok());
+  many.count = 1;
+  EXPECT_FALSE(Bytes(many).Append(uint64_t{1}).Append(uint64_t{2}).Decode().ok());
+  many.count = 3;
+  fixed.input_count = 1;
+  fixed.output_count = fixed.word_count = 0;
+  EXPECT_TRUE(Bytes(fixed).Append(uint64_t{1}).Decode().ok());
+  EXPECT_FALSE(Bytes(fixed).Append(uint64_t{1}).Append(uint64_t{2}).Decode().ok());
   EXPECT_TRUE(
       Bytes(many).Append(uint64_t{1}).Append(uint64_t{2}).Append(uint64_t{3}).Decode().ok());
 }
@@ -127,6 +135,36 @@ TEST(DecodeRecordTest, AllocNeedsATypeAndElements) {
   r.dtype = 12;
   r.elements = ~uint64_t{0};
   EXPECT_FALSE(Bytes(r).Decode().ok());
+}
+
+TEST(DecodeRecordTest, ALargeRecordIsBoundedAndLiesWithinStaging) {
+  ring::LargeRecord r{Header(ring::RecordType::kLarge), 0, ring::kLargeRecordBytesMax};
+  EXPECT_TRUE(Bytes(r).Decode().ok());
+  r.record_bytes += 8;
+  EXPECT_FALSE(Bytes(r).Decode().ok());
+  r.record_bytes = 20;  // no multiple of 8
+  EXPECT_FALSE(Bytes(r).Decode().ok());
+  r.record_bytes = 64;
+  r.staging_offset = ring::kStagingBytes - 56;
+  EXPECT_FALSE(Bytes(r).Decode().ok());
+}
+
+TEST(DecodeRecordTest, AWaitNamesAStreamThatExists) {
+  ring::WaitRecord r{};
+  r.h = Header(ring::RecordType::kWait);
+  r.other_stream = ring::kStreamsMax - 1;
+  EXPECT_TRUE(Bytes(r).Decode().ok());
+  r.other_stream = ring::kStreamsMax;
+  EXPECT_FALSE(Bytes(r).Decode().ok());
+}
+
+TEST(DecodeRecordTest, AHeaderThatLiesAboutItsLengthIsRefused) {
+  for (const int lie : {-8, 8}) {
+    ring::FreeRecord r{Header(ring::RecordType::kFree), 1};
+    r.h.bytes = static_cast<uint32_t>(static_cast<int>(sizeof(r)) + lie);
+    const auto record = DecodeRecord(std::as_bytes(std::span(&r, 1)));
+    EXPECT_THAT(std::string(record.status().message()), HasSubstr("its header says"));
+  }
 }
 
 TEST(DecodeRecordTest, UnknownTypesStreamsAndSizesAreRefusedByName) {

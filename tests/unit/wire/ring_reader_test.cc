@@ -65,6 +65,23 @@ TEST_F(RingReaderTest, PaddingLeadsBackToTheStart) {
   EXPECT_EQ(record->size(), 24u);
 }
 
+TEST_F(RingReaderTest, ARecordDoesNotPassTheRingsEnd) {
+  uint64_t seq = 0, at = 0;
+  const uint32_t step = ring::kRecordBytesMax;
+  for (; at + step + 24 <= kRingBytes; at += step) {
+    Put(at, step, ++seq);
+    ASSERT_TRUE(reader_.Next(at + step).ok());
+  }
+  if (kRingBytes - at >= step) {  // leaves too little for another one
+    Put(at, 24, ++seq);
+    ASSERT_TRUE(reader_.Next(at + 24).ok());
+    at += 24;
+  }
+  ASSERT_LT(kRingBytes - at, step);
+  Put(at, step, ++seq);
+  EXPECT_FALSE(reader_.Next(at + step).ok());
+}
+
 TEST_F(RingReaderTest, ARestTooSmallForPaddingIsSkipped) {
   uint64_t seq = 0, at = 0;
   while (kRingBytes - at > 8) {
