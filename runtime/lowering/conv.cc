@@ -93,6 +93,13 @@ Value SwapChannels(Builder& b, const Value& w, int64_t groups) {
 
 Value Forward(Op& op, const Conv& c, const Value& x, const Value& w, const Sizes& sizes) {
   Window window{{}, c.stride, Sizes(c.spatial, 1), c.dilation, c.padding, c.padding};
+  for (int d = 0; d < c.spatial; ++d) {
+    // An output padding of a stride or more: places that no input of the transposed one reached.
+    const int64_t reach = c.dilation[d] * (w.dim(d + 2) - 1) + 1;
+    const int64_t covered = (sizes[d + 2] - 1) * c.stride[d] + reach;
+    const int64_t spare = x.dim(d + 2) + 2 * c.padding[d] - covered;
+    if (spare >= c.stride[d]) window.high[d] -= spare;
+  }
   return op.b.Convolution(x, w, DimNumbers(c.spatial, "bf", "oi", "bf"), window, c.groups, 1,
                           ResultOf(x, sizes), op.Precision());
 }

@@ -287,6 +287,14 @@ Value Truncate(Builder& b, const Value& x) {
   return b.Select(b.Compare("LT", x, 0), b.Unary("ceil", x), b.Unary("floor", x));
 }
 
+// XLA's CPU emitter makes an arctangent of atan2(y, 1) if the 1 is a constant, and its vectorized
+// arctangent gives wrong numbers: that 1, wherever it comes from, becomes atan2(2 * y, 2).
+Value Atan2(Builder& b, const Value& y, const Value& x) {
+  const Value scale =
+      b.Select(b.Compare("EQ", x, 1), b.Fill(x.dtype, 2, x.sizes), b.Fill(x.dtype, 1, x.sizes));
+  return b.Binary("atan2", b.Mul(y, scale), b.Mul(x, scale));
+}
+
 void RegisterBinary(OpTable& t) {
   auto add = [&t](std::string_view name, std::initializer_list<const char*> overloads, LowerFn fn) {
     for (const char* overload : overloads) t.Add(Cat("aten.", name, ".", overload), fn);
@@ -303,7 +311,8 @@ void RegisterBinary(OpTable& t) {
   add("fmod", {"Tensor", "Scalar"}, RoundedArithmetic(Fmod));
   add("pow", {"Tensor_Tensor", "Tensor_Scalar", "Scalar"}, Pow);
   add("float_power", {"Tensor_Tensor", "Tensor_Scalar", "Scalar"}, Pow);
-  add("atan2", {"default"}, Arithmetic("atan2"));
+  add("atan2", {"default"},
+      Arithmetic([](Op& op, const Value& y, const Value& x) { return Atan2(op.b, y, x); }));
   add("maximum", {"default"}, Arithmetic("maximum"));
   add("minimum", {"default"}, Arithmetic("minimum"));
   add("fmax", {"default"}, IgnoreNan(true));

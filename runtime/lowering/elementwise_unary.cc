@@ -5,7 +5,9 @@
 #include <numbers>
 
 #include "runtime/base/text.h"
+#include "runtime/lowering/elementwise.h"
 #include "runtime/lowering/families.h"
+#include "runtime/lowering/limits.h"
 
 namespace neurond::lowering {
 namespace {
@@ -141,7 +143,7 @@ Values Angle(Op& op) {
   const Value x = op.Tensor(0);
   if (IsComplex(x.dtype)) {
     const DType part = RealOf(x.dtype);
-    return {op.Out(b.Binary("atan2", b.UnaryTo("imag", x, part), b.UnaryTo("real", x, part)))};
+    return {op.Out(Atan2(b, b.UnaryTo("imag", x, part), b.UnaryTo("real", x, part)))};
   }
   const Value wide = b.Convert(x, op.ResultDType());
   const Value negative =
@@ -150,13 +152,52 @@ Values Angle(Op& op) {
   return {b.Select(b.IsNan(wide), wide, negative)};
 }
 
+// -inf at 0, inf at -0 and at inf, where the polynomial gives NaN.
+Value Digamma(Builder& b, const Value& x) {
+  const Value pole = b.Div(b.Fill(x.dtype, -1, x.sizes), x);
+  const Value out = b.Select(b.Compare("EQ", x, 0), pole, b.Unary("chlo.digamma", x));
+  return b.Select(b.Compare("EQ", x, INFINITY), x, out);
+}
+
+// polygamma(n, x) for x < 0, where XLA's series does not converge, by reflection. The n-th
+// derivative of pi * cot(pi * x) is pi^(n+1) * P_n(cot(pi * x)), with P_0(c) = c and
+// P_{n+1}(c) = -(1 + c^2) * P_n'(c).
+Value PolygammaReflected(Builder& b, int64_t n, const Value& x, const Value& of_one_minus_x) {
+  std::vector<double> p = {0, 1};
+  for (int64_t k = 0; k < n; ++k) {
+    std::vector<double> next(p.size() + 1, 0);
+    for (size_t i = 1; i < p.size(); ++i) {
+      next[i - 1] -= static_cast<double>(i) * p[i];
+      next[i + 1] -= static_cast<double>(i) * p[i];
+    }
+    p = std::move(next);
+  }
+  const Value angle = b.Mul(b.Sub(x, b.Unary("round_nearest_even", x)), std::numbers::pi);
+  const Value cot = b.Div(b.Unary("cosine", angle), b.Unary("sine", angle));
+  Value sum = b.Fill(x.dtype, p.back(), x.sizes);
+  for (size_t i = p.size() - 1; i-- > 0;) sum = b.Add(b.Mul(sum, cot), p[i]);
+  const Value derivative = b.Mul(sum, std::pow(std::numbers::pi, static_cast<double>(n + 1)));
+  const Value out =
+      n % 2 == 0 ? b.Sub(of_one_minus_x, derivative) : b.Neg(b.Add(of_one_minus_x, derivative));
+  const Value pole = b.Compare("EQ", angle, 0);
+  return b.Select(pole, b.Fill(x.dtype, n % 2 == 0 ? -INFINITY : INFINITY, x.sizes), out);
+}
+
 // polygamma(n, x)
 Values Polygamma(Op& op) {
   Builder& b = op.b;
   const Value x = b.Convert(op.Tensor(1), OpMath(op.ResultDType()));
   const int64_t n = op.Int(0);
-  if (n == 0) return {op.Out(b.Unary("chlo.digamma", x))};
-  return {op.Out(b.Binary("chlo.polygamma", b.Fill(x.dtype, static_cast<double>(n), x.sizes), x))};
+  if (n == 0) return {op.Out(Digamma(b, x))};
+  if (n < 0 || n > kPolygammaMax) {
+    op.Unimplemented(Cat("the derivative ", n));
+    return {x};
+  }
+  const Value negative = b.Compare("LT", x, 0);
+  const Value right = b.Select(negative, b.Sub(b.Fill(x.dtype, 1, x.sizes), x), x);
+  const Value order = b.Fill(x.dtype, static_cast<double>(n), x.sizes);
+  const Value there = b.Binary("chlo.polygamma", order, right);
+  return {op.Out(b.Select(negative, PolygammaReflected(b, n, x, there), there))};
 }
 
 }  // namespace
@@ -171,11 +212,15 @@ void RegisterUnary(OpTable& t) {
       {"log", "log"},          {"log1p", "log_plus_one"},  {"sqrt", "sqrt"},
       {"rsqrt", "rsqrt"},      {"sigmoid", "logistic"},    {"erf", "chlo.erf"},
       {"erfc", "chlo.erfc"},   {"erfinv", "chlo.erf_inv"}, {"lgamma", "chlo.lgamma"},
-      {"asin", "chlo.asin"},   {"acos", "chlo.acos"},      {"atan", "chlo.atan"},
-      {"sinh", "chlo.sinh"},   {"cosh", "chlo.cosh"},      {"asinh", "chlo.asinh"},
-      {"acosh", "chlo.acosh"}, {"atanh", "chlo.atanh"},
+      {"asin", "chlo.asin"},   {"acos", "chlo.acos"},      {"sinh", "chlo.sinh"},
+      {"cosh", "chlo.cosh"},   {"asinh", "chlo.asinh"},    {"acosh", "chlo.acosh"},
+      {"atanh", "chlo.atanh"},
   };
   for (const auto& row : kFloat) t.Add(Cat("aten.", row.aten, ".default"), FloatOp(row.hlo));
+  t.Add("aten.atan.default", FloatOp([](Builder& b, const Value& x) {
+          return IsComplex(x.dtype) ? b.Unary("chlo.atan", x)
+                                    : Atan2(b, x, b.Fill(x.dtype, 1, x.sizes));
+        }));
   t.Add("aten.log2.default", FloatOp([](Builder& b, const Value& x) {
           return b.Mul(b.Unary("log", x), std::numbers::log2e);
         }));
@@ -188,12 +233,7 @@ void RegisterUnary(OpTable& t) {
   t.Add("aten.reciprocal.default",
         FloatOp([](Builder& b, const Value& x) { return b.Div(b.Fill(x.dtype, 1, x.sizes), x); }));
   t.Add("aten.sinc.default", FloatOp(Sinc));
-  t.Add("aten.digamma.default", FloatOp([](Builder& b, const Value& x) {
-          // -inf at 0, inf at -0 and at inf, where the polynomial gives NaN.
-          const Value pole = b.Div(b.Fill(x.dtype, -1, x.sizes), x);
-          const Value out = b.Select(b.Compare("EQ", x, 0), pole, b.Unary("chlo.digamma", x));
-          return b.Select(b.Compare("EQ", x, INFINITY), x, out);
-        }));
+  t.Add("aten.digamma.default", FloatOp(Digamma));
   t.Add("aten.logit.default", Logit);
   t.Add("aten.floor.default",
         Rounding([](Builder& b, const Value& x) { return b.Unary("floor", x); }));

@@ -27,6 +27,7 @@ void RegisterAttention(OpTable& table);
 void RegisterConv(OpTable& table);
 void RegisterPool(OpTable& table);
 void RegisterIndex(OpTable& table);
+void RegisterMask(OpTable& table);
 void RegisterScan(OpTable& table);
 void RegisterSort(OpTable& table);
 void RegisterMatmul(OpTable& table);

@@ -21,6 +21,14 @@ Value CheckedPosition(Op& op, const Value& index, int64_t size, std::string mess
   return i;
 }
 
+GatherDims SliceDims(int rank, int dim) {
+  GatherDims dims{{}, {dim}, {dim}, 1};
+  for (int d = 0; d < rank; ++d) {
+    if (d != dim) dims.offset_dims.push_back(d);
+  }
+  return dims;
+}
+
 namespace {
 
 std::string OutOfBounds(int dim, int64_t size) {
@@ -136,22 +144,6 @@ Value ScatterInto(Op& op, const Value& x, const Value& at, const Value& updates,
   return b.Convert(
       b.Scatter(b.Convert(x, wide), at, b.Convert(updates, wide), dims, With(b, "add"), false),
       x.dtype);
-}
-
-// One mask over the leading dimensions and one number: a select.
-bool MaskedPut(Op& op, const Value& x, const Values& indices, const Value& values, bool accumulate,
-               Value* out) {
-  Builder& b = op.b;
-  if (indices.size() != 1 || indices[0].dtype != DType::kBool || values.Elements() != 1)
-    return false;
-  const Value& mask = indices[0];
-  if (mask.rank() > x.rank() || !std::equal(mask.sizes.begin(), mask.sizes.end(), x.sizes.begin()))
-    return false;
-  Sizes dims(mask.rank());
-  std::iota(dims.begin(), dims.end(), 0);
-  const Value number = b.Broadcast(b.Reshape(b.Convert(values, x.dtype), {}), x.sizes);
-  *out = b.Select(b.BroadcastInDim(mask, x.sizes, dims), accumulate ? b.Add(x, number) : number, x);
-  return true;
 }
 
 // (self, indices, values, accumulate)
@@ -303,15 +295,6 @@ Values ScatterOld(Op& op) {
                                  With(op.b, ReduceOp(reduce)), false));
 }
 
-// Whole slices along `dim` for each of a list of indices.
-GatherDims SliceDims(int rank, int dim) {
-  GatherDims dims{{}, {dim}, {dim}, 1};
-  for (int d = 0; d < rank; ++d) {
-    if (d != dim) dims.offset_dims.push_back(d);
-  }
-  return dims;
-}
-
 // (self, dim, index)
 Values IndexSelect(Op& op) {
   Builder& b = op.b;
@@ -393,38 +376,7 @@ Values IndexFill(Op& op) {
   return Finish(op, ScatterInto(op, x, index, source, SliceDims(x.rank(), dim), false));
 }
 
-// --- masks and flat positions ---
-
-// (self, mask, value)
-Values MaskedFill(Op& op) {
-  Builder& b = op.b;
-  const Sizes& sizes = op.ResultSizes();
-  const Value mask = b.Broadcast(b.Convert(op.Tensor(1), DType::kBool), sizes);
-  const DType dtype = op.ResultDType();
-  return {b.Select(mask, op.Operand(op.Tensor(2), dtype, dtype, sizes),
-                   op.Operand(op.Tensor(0), dtype, dtype, sizes))};
-}
-
-// The k-th true place takes the k-th element of source.
-Values MaskedScatter(Op& op) {
-  Builder& b = op.b;
-  const Sizes& sizes = op.ResultSizes();
-  const Value x = b.Broadcast(op.Tensor(0), sizes);
-  const Value mask = b.Broadcast(b.Convert(op.Tensor(1), DType::kBool), sizes);
-  const Value source = op.b.Convert(op.Tensor(2), x.dtype);
-  const int64_t n = x.Elements(), m = source.Elements();
-  if (n == 0) return {x};
-  const Value ones = b.Reshape(b.Convert(mask, DType::kI64), {n});
-  const Value rank = RunningSum(b, ones, 0);
-  const Value total = b.Reshape(b.Slice(rank, {n - 1}, {n}, {1}), {});
-  op.Check(ErrorKind::kRuntime, "Number of elements of source < number of ones in mask",
-           b.Compare("GT", total, static_cast<double>(m)), total);
-  if (m == 0) return {x};
-  const Value at = b.Reshape(b.Max(b.Sub(rank, 1), b.Int(DType::kI64, 0, {n})), {n, 1});
-  const Value taken =
-      b.Reshape(b.Gather(b.Reshape(source, {m}), at, {{}, {0}, {0}, 1}, {1}), sizes);
-  return {b.Select(mask, taken, x)};
-}
+// --- flat positions ---
 
 // (self, index): flat positions, negative ones count from the end.
 Values Take(Op& op) {
@@ -480,9 +432,6 @@ void RegisterIndex(OpTable& t) {
   t.Add("aten.index_copy.default", IndexCopy);
   t.Add("aten.index_fill.int_Scalar", IndexFill);
   t.Add("aten.index_fill.int_Tensor", IndexFill);
-  t.Add("aten.masked_fill.Scalar", MaskedFill);
-  t.Add("aten.masked_fill.Tensor", MaskedFill);
-  t.Add("aten.masked_scatter.default", MaskedScatter);
   t.Add("aten.take.default", Take);
   t.Add("aten.put.default", Put);
   t.Add("aten._assert_async.default", AssertAsync);

@@ -16,6 +16,8 @@ inline constexpr size_t kNameBytesMax = 128;
 inline constexpr size_t kStackBytesMax = 4096;
 // Pooling windows are unrolled, one slice a place; a larger kernel would make the text explode.
 inline constexpr int64_t kPlacesMax = 1024;
+// Coefficients of polygamma's reflection grow as factorials; beyond this they leave float32.
+inline constexpr int64_t kPolygammaMax = 16;
 
 }  // namespace neurond::lowering
 

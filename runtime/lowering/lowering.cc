@@ -27,14 +27,14 @@ const OpTable& Table() {
   static const OpTable* const table = [] {
     auto* t = new OpTable;
     for (auto family :
-         {lowering::RegisterUnary,      lowering::RegisterBinary,   lowering::RegisterCompare,
-          lowering::RegisterShape,      lowering::RegisterPadding,  lowering::RegisterReinterpret,
-          lowering::RegisterEmbedding,  lowering::RegisterCreate,   lowering::RegisterReduce,
-          lowering::RegisterMatmul,     lowering::RegisterConv,     lowering::RegisterPool,
-          lowering::RegisterIndex,      lowering::RegisterScan,     lowering::RegisterSort,
-          lowering::RegisterActivation, lowering::RegisterSoftmax,  lowering::RegisterNorm,
-          lowering::RegisterBatchNorm,  lowering::RegisterLoss,     lowering::RegisterSymbolic,
-          lowering::RegisterRandom,     lowering::RegisterAttention}) {
+         {lowering::RegisterUnary,     lowering::RegisterBinary,     lowering::RegisterCompare,
+          lowering::RegisterShape,     lowering::RegisterPadding,    lowering::RegisterReinterpret,
+          lowering::RegisterEmbedding, lowering::RegisterCreate,     lowering::RegisterReduce,
+          lowering::RegisterMatmul,    lowering::RegisterConv,       lowering::RegisterPool,
+          lowering::RegisterIndex,     lowering::RegisterMask,       lowering::RegisterScan,
+          lowering::RegisterSort,      lowering::RegisterActivation, lowering::RegisterSoftmax,
+          lowering::RegisterNorm,      lowering::RegisterBatchNorm,  lowering::RegisterLoss,
+          lowering::RegisterSymbolic,  lowering::RegisterRandom,     lowering::RegisterAttention}) {
       family(*t);
     }
     return t;

@@ -30,6 +30,9 @@ def leaf(*shape):
         (lambda x: torch.softmax(x, -1), ((3, 4),)),
         (lambda x: torch.nn.functional.log_softmax(x, -1), ((3, 4),)),
         (lambda x, w: torch.nn.functional.conv2d(x, w, padding=1), ((2, 3, 6, 6), (4, 3, 3, 3))),
+        (lambda x, w: torch.nn.functional.conv_transpose2d(
+            x, w, stride=(1, 2), padding=1, output_padding=(1, 2), dilation=(2, 3)),
+         ((2, 2, 4, 5), (2, 3, 3, 2))),
         (lambda x: torch.nn.functional.max_pool2d(x, 2), ((2, 3, 6, 6),)),
         (lambda x: torch.nn.functional.avg_pool2d(x, 2), ((2, 3, 6, 6),)),
         (lambda x: torch.nn.functional.batch_norm(x, None, None, training=True), ((4, 3),)),

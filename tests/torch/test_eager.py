@@ -138,6 +138,36 @@ def test_reductions_and_matmul():
     both(lambda a: a.argmax(0), x)
 
 
+def test_the_arctangent_of_many_numbers():
+    """XLA's vectorized arctangent, which it takes where the other operand of atan2 is a constant 1,
+    gives wrong numbers.
+    """
+    special = [0.0, -0.0, 1.0, -1.0, float("inf"), -float("inf"), float("nan"), 1e-30, -3e38]
+    x = torch.cat([torch.tensor(special), torch.linspace(-9, 9, 1000)])
+    calls = [
+        torch.atan,
+        lambda x: torch.atan2(x, torch.ones_like(x)),
+        lambda x: torch.atan2(torch.ones_like(x), x),
+        lambda x: torch.atan2(x, x.flip(0)),
+    ]
+    for call in calls:
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            y = x.to(dtype)
+            same(call(y.to("neuron")), call(y))
+            same(torch.compile(call, backend="neuron")(y.to("neuron")), call(y))
+            torch._dynamo.reset()
+
+
+def test_derivatives_of_digamma_left_of_zero():
+    x = torch.tensor([-100.25, -20.3, -8.4784, -0.5, 0.3, 5.0])
+    for n in range(5):
+        got, want = torch.polygamma(n, x.to("neuron")).cpu(), torch.polygamma(n, x.double())
+        torch.testing.assert_close(got.double(), want, rtol=2e-3, atol=1e-3)
+    poles = torch.polygamma(1, torch.tensor([0.0, -3.0]).to("neuron"))
+    assert poles.cpu().tolist() == [float("inf")] * 2
+    assert torch.polygamma(0, torch.zeros(1, device="neuron")).item() == -float("inf")
+
+
 def test_indexing():
     x = torch.arange(20.0).reshape(4, 5)
     index = torch.tensor([2, 0, 2])

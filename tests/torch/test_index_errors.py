@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from mirror import equal, outcome
+
 
 class Data:
     def __init__(self, device):
@@ -114,3 +116,37 @@ def test_integer_division_by_zero_raises_as_on_the_cpu(name, compiled):
     torch.neuron.synchronize()
     assert run(a, b.to("neuron")).cpu().tolist() == call(a.cpu(), b).tolist()
     assert (a.float() / zero.float()).cpu().tolist() == [3.5, float("-inf")]
+
+
+NEGATIVE, LARGE = torch.tensor([0.5, -1.0]), torch.tensor([0.5, 2.0])
+VALUES = {
+    "binary_cross_entropy": lambda d: F.binary_cross_entropy(LARGE.to(d), LARGE.to(d)),
+    "binary_cross_entropy of NaN": lambda d: F.binary_cross_entropy(
+        LARGE.to(d) * float("nan"), LARGE.to(d)
+    ),
+    "bernoulli": lambda d: torch.bernoulli(LARGE.to(d)),
+    "bernoulli_": lambda d: torch.zeros(2, device=d).bernoulli_(NEGATIVE.to(d)),
+    "normal": lambda d: torch.normal(LARGE.to(d), NEGATIVE.to(d)),
+    "repeat_interleave": lambda d: torch.repeat_interleave(
+        LARGE.to(d), torch.tensor([1, 2]).to(d), output_size=5
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.filterwarnings("ignore")
+def test_a_value_out_of_range_raises_as_on_the_cpu(name):
+    cpu = outcome(VALUES[name], "cpu")[0]
+    assert cpu[0] == "RuntimeError"
+    assert outcome(VALUES[name], "neuron")[0] == cpu
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_values_that_fit_are_not_judged_by_zeros():
+    def run(d):
+        return [
+            torch.repeat_interleave(LARGE.to(d), torch.tensor([1, 2]).to(d), output_size=3),
+            torch.segment_reduce(LARGE.to(d), "sum", lengths=torch.tensor([2, 0]).to(d)),
+        ]
+
+    equal(run("neuron"), run("cpu"))

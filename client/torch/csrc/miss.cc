@@ -123,20 +123,9 @@ bool IsEmptyCall(const OpInfo& info, const Call& call, const Reference& referenc
 
 // Ops whose output size is a matter of values: what the CPU made of zeros says nothing. Indexing is
 // one of them only with a mask.
-bool DependsOnData(const OpInfo& info, const Call& call) {
-  if (!info.op.hasTag(at::Tag::dynamic_output_shape)) {
-    return false;
-  }
-  if (!info.indexes_from_host) {
-    return true;
-  }
-  for (size_t i = 1; i < call.tensors.size(); ++i) {
-    const auto dtype = call.tensors[i].tensor->scalar_type();
-    if (dtype == c10::ScalarType::Bool || dtype == c10::ScalarType::Byte) {
-      return true;
-    }
-  }
-  return false;
+bool DependsOnData(const OpInfo& info, const torch::jit::Stack& stack) {
+  return info.op.hasTag(at::Tag::dynamic_output_shape) &&
+         (!info.indexes_from_host || MaskIndex(info, stack).has_value());
 }
 
 [[noreturn]] void RaiseAs(const std::string& type, const std::string& text) {
@@ -166,11 +155,11 @@ class Resolver {
     if (const Entry* known = FromDaemon()) {
       return known;
     }
-    Misses().reference_runs.fetch_add(1);
-    const Reference reference = RunReference(info_, call_, stack_);
-    if (DependsOnData(info_, call_)) {
+    if (DependsOnData(info_, stack_)) {
       return Refused("the size of its result depends on data", kLasting);
     }
+    Misses().reference_runs.fetch_add(1);
+    const Reference reference = RunReference(info_, call_, stack_);
     if (!reference.resizes.empty()) {
       Entry entry = Blank(link_, call_, hash_);
       entry.kind = Entry::Kind::kResize;
@@ -263,7 +252,7 @@ class Resolver {
         break;
       case TraceAnswer::Status::kRaised:
         // Where the CPU did not judge the call, the trace's error is the user's.
-        if (!reference.ran && !info_.skip_reference) {
+        if (!reference.ran && !info_.skip_reference && !MaskIndex(info_, stack_).has_value()) {
           RaiseAs(answer.error_type, answer.reason);
         }
         return Refused("tracing failed: " + answer.error_type + ": " + answer.reason, !kLasting);

@@ -86,6 +86,8 @@ bool SkipsReference(std::string_view name) {
       "aten::ctc_loss",
       "aten::_ctc_loss",
       "aten::_scaled_dot_product_",
+      "aten::segment_reduce",
+      "aten::_segment_reduce_backward",
       "aten::embedding_bag",
       "aten::_embedding_bag",
       "neuron::",

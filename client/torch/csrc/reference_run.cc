@@ -299,13 +299,40 @@ bool SmallTwinRaises(const OpInfo& info, const Call& call, const torch::jit::Sta
 
 }  // namespace
 
+std::optional<c10::ScalarType> MaskIndex(const OpInfo& info, const torch::jit::Stack& stack) {
+  if (!info.indexes_from_host) {
+    return std::nullopt;
+  }
+  for (const c10::IValue& arg : torch::jit::last(stack, info.args.size())) {
+    if (!arg.isList()) {
+      continue;
+    }
+    for (const c10::IValue& item : arg.toListRef()) {
+      if (!item.isTensor() || !item.toTensor().defined()) {
+        continue;
+      }
+      const c10::ScalarType dtype = item.toTensor().scalar_type();
+      if (dtype == c10::ScalarType::Bool || dtype == c10::ScalarType::Byte) {
+        return dtype;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::Stack& stack) {
   Reference reference;
   const std::vector<Window> windows = Windows(call);
   if (info.is_graph) {
     return reference;
   }
-  if (info.skip_reference) {
+  const std::optional<c10::ScalarType> mask = MaskIndex(info, stack);
+  if (mask == c10::ScalarType::Byte) {
+    TORCH_WARN(
+        "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
+        "instead.");
+  }
+  if (info.skip_reference || mask.has_value()) {
     CheckWrites(info, call, stack);
     return reference;
   }

@@ -12,6 +12,7 @@
 #ifndef NEUROND_CLIENT_TORCH_CSRC_REFERENCE_RUN_H_
 #define NEUROND_CLIENT_TORCH_CSRC_REFERENCE_RUN_H_
 
+#include <optional>
 #include <vector>
 
 #include "client/torch/csrc/call.h"
@@ -26,6 +27,9 @@ struct Reference {
   std::vector<ReturnSpec> returns;
   std::vector<Entry::Resize> resizes;  // out= tensors that the op resized
 };
+
+// The dtype of a mask that the op indexes by: over zeros it picks nothing, which says nothing.
+std::optional<c10::ScalarType> MaskIndex(const OpInfo& info, const torch::jit::Stack& stack);
 
 Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::Stack& stack);
 

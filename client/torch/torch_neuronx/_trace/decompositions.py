@@ -69,25 +69,33 @@ def _new_uninitialized(x, size, *_, dtype=None, device=None, **__):
     )
 
 
-def _index_put(x, indices, values, accumulate=False):
-    """`x[mask] = number` has a fixed size: it is a `where`. Everything else stays."""
-    given = [i for i in indices if i is not None]
-    masks = (torch.bool, torch.uint8)
-    if len(given) != 1 or given[0].dtype not in masks or values.numel() != 1:
-        return NotImplemented
-    first = next(d for d, index in enumerate(indices) if index is not None)
-    mask = given[0]
-    trailing = x.dim() - first - mask.dim()
-    mask = aten.reshape.default(aten.ne.Scalar(mask, 0), [*mask.shape, *([1] * trailing)])
-    value = aten.reshape.default(values, [])
-    if value.dtype != x.dtype:
-        value = prims.convert_element_type.default(value, x.dtype)
-    return aten.where.self(mask, aten.add.Tensor(x, value) if accumulate else value, x)
-
-
 def _polar(magnitude, angle):
     parts = [aten.mul.Tensor(magnitude, f(angle)) for f in (aten.cos.default, aten.sin.default)]
     return aten.complex.default(*parts)
+
+
+def _multilabel_margin_loss(x, target, reduction):
+    """torch's own counts what stands after the first -1 as targets of class 0."""
+    classes = x.shape[-1]
+    place = aten.arange.default(classes, device=x.device)
+    ends = aten.where.ScalarOther(aten.eq.Scalar(target, -1), place, classes)
+    listed = aten.lt.Tensor(place, aten.amin.default(ends, [-1], True))
+    named = aten.where.ScalarOther(listed, target, -1)
+    of_class = aten.eq.Tensor(aten.unsqueeze.default(named, -1), place)
+    is_target = aten.any.dim(of_class, -2)
+    chosen = aten.gather.default(x, -1, aten.where.ScalarOther(listed, target, 0))
+    margins = aten.rsub.Scalar(
+        aten.sub.Tensor(aten.unsqueeze.default(chosen, -1), aten.unsqueeze.default(x, -2)), 1.0
+    )
+    counted = aten.logical_and.default(
+        aten.unsqueeze.default(listed, -1),
+        aten.logical_not.default(aten.unsqueeze.default(is_target, -2)),
+    )
+    terms = aten.where.ScalarOther(counted, aten.clamp_min.default(margins, 0), 0.0)
+    loss = aten.div.Tensor(aten.sum.dim_IntList(terms, [-2, -1]), classes)
+    if reduction != 0:
+        loss = (aten.mean if reduction == 1 else aten.sum).default(loss)
+    return loss, prims.convert_element_type.default(is_target, x.dtype)
 
 
 def _fma(a, b, c):
@@ -117,8 +125,8 @@ def _own_rules() -> dict:
     table = rng.rules() | _foreach_rules()
     table[aten.convolution_overrideable.default] = _convolution_overrideable
     table[aten.convolution_backward_overrideable.default] = _convolution_backward_overrideable
-    table[aten.index_put.default] = _index_put
     table[aten.polar.default] = _polar
+    table[aten.multilabel_margin_loss_forward.default] = _multilabel_margin_loss
     table[aten._native_multi_head_attention.default] = transformer.multi_head_attention
     table[aten._transformer_encoder_layer_fwd.default] = transformer.encoder_layer
     table[aten.empty.memory_format] = _uninitialized

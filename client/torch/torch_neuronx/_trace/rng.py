@@ -162,7 +162,22 @@ def _int_limit(dtype):
     return min(torch.iinfo(dtype).max + 1, 2**63)
 
 
+def _require(ok, message):
+    """A check of values, where there is a program to hold it: compiled graphs have none on the
+    CPU either.
+    """
+    if get_proxy_mode() is None:
+        aten._assert_async.msg(aten.all.default(ok), message)
+
+
 def _flip_coins(size, p, dtype):
+    if isinstance(p, torch.Tensor):
+        inside = aten.logical_and.default(aten.ge.Scalar(p, 0), aten.le.Scalar(p, 1))
+        _require(
+            inside,
+            "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message "
+            "be improved?  If so, please report an enhancement request to PyTorch.)",
+        )
     coin = _coin_dtype(p.dtype if isinstance(p, torch.Tensor) else torch.float32)
     u = _uniform(size, coin)
     hit = aten.lt.Tensor(u, p) if isinstance(p, torch.Tensor) else aten.lt.Scalar(u, p)
@@ -216,6 +231,8 @@ def _broadcast(mean, std):
 
 def _normal_tensors(mean, std=1.0, generator=None):
     size, dtype = _broadcast(mean, std)
+    if isinstance(std, torch.Tensor):
+        _require(aten.ge.Scalar(std, 0), "normal expects all elements of std >= 0.0")
     return _affine_normal(size, dtype, mean, std)
 
 
