@@ -2,6 +2,7 @@
 
 import copy
 import io
+import pickle
 
 import pytest
 import torch
@@ -22,6 +23,20 @@ def test_save_and_load():
         there = torch.load(file, map_location=where)["a"]
         assert there.device.type == where.split(":")[0]
         assert torch.equal(there.cpu(), x.cpu())
+
+
+def test_pickle_and_the_old_file_format():
+    x = torch.arange(6.0, device="neuron").reshape(2, 3)
+    for value in (x, x[:, 1:], x.to(torch.float64), torch.nn.Parameter(x.half())):
+        file = io.BytesIO()
+        torch.save(value, file, _use_new_zipfile_serialization=False)
+        file.seek(0)
+        for got in (pickle.loads(pickle.dumps(value)), torch.load(file)):
+            assert type(got) is type(value) and got.device == value.device
+            assert got.dtype == value.dtype and got.stride() == value.stride()
+            assert got.tolist() == value.tolist()
+        file.seek(0)
+        assert torch.load(file, map_location="cpu").device.type == "cpu"
 
 
 def test_deepcopy_keeps_sharing():

@@ -27,6 +27,17 @@ def test_work_on_another_stream_sees_earlier_writes():
     assert y.cpu()[0].item() == 20.0
 
 
+def test_a_tensor_may_be_recorded_on_a_stream():
+    side = torch.neuron.Stream()
+    x = torch.ones(4, device="neuron")
+    with torch.neuron.stream(side):
+        y = x + 1
+    x.record_stream(side)
+    del x
+    side.synchronize()
+    assert y.tolist() == [2.0] * 4
+
+
 def test_events():
     start, end = torch.neuron.Event(enable_timing=True), torch.neuron.Event(enable_timing=True)
     s = torch.neuron.current_stream()

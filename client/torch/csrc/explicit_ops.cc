@@ -206,6 +206,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvolutionBackwardOverrideable(
 // none.
 bool NestsFromMask(const at::Tensor& /*padded*/, const at::Tensor& /*mask*/) { return false; }
 
+// Commands hold the Versions they read: nothing has to be kept for another stream.
+void RecordStream(at::Tensor& /*self*/, c10::Stream /*stream*/) {}
+
 }  // namespace
 
 void RegisterExplicitOps() {
@@ -215,6 +218,7 @@ void RegisterExplicitOps() {
   library->impl("_fused_sdp_choice", TORCH_FN(ChooseAttention));
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&ChooseAttention);
   library->impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(NestsFromMask));
+  library->impl("record_stream", TORCH_FN(RecordStream));
   library->impl("convolution_overrideable", TORCH_FN(ConvolutionOverrideable));
   library->impl("convolution_backward_overrideable", TORCH_FN(ConvolutionBackwardOverrideable));
 }

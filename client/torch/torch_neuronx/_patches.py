@@ -8,6 +8,7 @@ import torch
 def apply() -> None:
     _dlpack()
     _printing()
+    _storage_files()
 
 
 def _printing() -> None:
@@ -20,6 +21,24 @@ def _printing() -> None:
         return original(self.cpu() if self.device.type == "neuron" else self, indent)
 
     module._tensor_str = tensor_str
+
+
+def _storage_files() -> None:
+    """pickle and torch.save's old format write and read a storage by its address."""
+    write, read = torch.UntypedStorage._write_file, torch.UntypedStorage._set_from_file
+
+    @functools.wraps(write)
+    def write_file(self, *args):
+        return write(self.cpu() if self.device.type == "neuron" else self, *args)
+
+    @functools.wraps(read)
+    def set_from_file(self, *args):
+        if self.device.type != "neuron":
+            return read(self, *args)
+        return self.copy_(read(torch.UntypedStorage(self.nbytes()), *args))
+
+    torch.UntypedStorage._write_file = write_file
+    torch.UntypedStorage._set_from_file = set_from_file
 
 
 def _dlpack() -> None:

@@ -171,17 +171,17 @@ def _require(ok, message):
 
 
 def _flip_coins(size, p, dtype):
-    if isinstance(p, torch.Tensor):
-        inside = aten.logical_and.default(aten.ge.Scalar(p, 0), aten.le.Scalar(p, 1))
-        _require(
-            inside,
-            "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message "
-            "be improved?  If so, please report an enhancement request to PyTorch.)",
-        )
     coin = _coin_dtype(p.dtype if isinstance(p, torch.Tensor) else torch.float32)
     u = _uniform(size, coin)
-    hit = aten.lt.Tensor(u, p) if isinstance(p, torch.Tensor) else aten.lt.Scalar(u, p)
-    return _cast(hit, dtype)
+    if not isinstance(p, torch.Tensor):
+        return _cast(aten.lt.Scalar(u, p), dtype)
+    inside = aten.logical_and.default(aten.ge.Scalar(p, 0), aten.le.Scalar(p, 1))
+    _require(
+        inside,
+        "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message "
+        "be improved?  If so, please report an enhancement request to PyTorch.)",
+    )
+    return _cast(aten.lt.Tensor(u, p), dtype)
 
 
 def _dropout(x, p, train):
@@ -231,9 +231,10 @@ def _broadcast(mean, std):
 
 def _normal_tensors(mean, std=1.0, generator=None):
     size, dtype = _broadcast(mean, std)
+    draw = _affine_normal(size, dtype, mean, std)
     if isinstance(std, torch.Tensor):
         _require(aten.ge.Scalar(std, 0), "normal expects all elements of std >= 0.0")
-    return _affine_normal(size, dtype, mean, std)
+    return draw
 
 
 def _rrelu(x, noise, lower=0.125, upper=1 / 3, training=False, generator=None):
