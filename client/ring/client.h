@@ -8,7 +8,9 @@
 //
 // Thread-safety: all methods, from any thread. Pushes take one short lock, which also gives the
 // sequence number; nothing under it waits on anything but ring space, and while waiting for space
-// or for a reply the caller's `WaitHooks` run first (the shim releases the GIL there). Free never
+// or for a reply the caller's `WaitHooks` run first (the shim releases the GIL there). AwaitRoom,
+// Read, WaitCompleted, the first step of a large Write and requests other than TakeError return
+// kCancelled, having done nothing, if the hooks say that the wait is interrupted. Free never
 // blocks: with a full ring it goes to a local list that the next push flushes. After fork, the
 // child's Client is poisoned: pushes return FAILED_PRECONDITION, Free and the destructor do
 // nothing.
@@ -80,6 +82,10 @@ struct DeviceError {
 struct WaitHooks {
   void* (*enter)() = nullptr;
   void (*leave)(void*) = nullptr;
+  // Asked while a wait lasts: some ten times a second, and when a signal was caught. Runs between
+  // enter and leave, without a lock of the client, and may call the client. True: the waiting call
+  // gives up and returns kCancelled.
+  bool (*interrupted)() = nullptr;
 };
 
 class Client {
@@ -94,6 +100,10 @@ class Client {
   virtual uint64_t session() const = 0;
   virtual int device_count() const = 0;
   virtual bool dead() const = 0;  // the daemon is gone, or this is a forked child
+
+  // Waits until the ring has room for many records. A submission must not be given up halfway, so
+  // what may be interrupted waits here, before anything has begun.
+  virtual Status AwaitRoom() = 0;
 
   // Ids start at 1 and are never reused.
   virtual uint64_t NewBufferId() = 0;

@@ -36,6 +36,7 @@ class ClientImpl : public Client {
   uint64_t session() const override { return greeting_.reply.session; }
   int device_count() const override { return greeting_.reply.device_count; }
   bool dead() const override { return fork_guard_.InChild() || connection_->dead(); }
+  Status AwaitRoom() override;
   uint64_t NewBufferId() override { return next_buffer_.fetch_add(1, std::memory_order_relaxed); }
 
   Status Alloc(uint64_t buffer, ring::DType dtype, uint64_t elements, int device) override;
@@ -89,30 +90,36 @@ class ClientImpl : public Client {
   bool FlushFreesLocked(WaitScope* wait);
   // So that what was freed before a request counts for it. Returns the last sequence number.
   uint64_t FlushForRequest(WaitScope& wait);
+  uint64_t LastPushed();
 
-  // Sleeps until the word reaches the target. False: dead.
-  bool WaitWord(const std::atomic<uint64_t>& word, std::atomic<uint32_t>& waiting, uint64_t target,
-                WaitScope& wait);
-  bool WaitConsumed(uint64_t seq, WaitScope& wait);
-  bool WaitStreamCompleted(int stream, uint64_t seq, WaitScope& wait);
-  // A staging block, waiting for one if need be. False: dead.
-  bool AcquireStaging(uint64_t bytes, WaitScope& wait, uint64_t* offset);
+  // Whether a wait may be given up: not halfway through something, and not under a lock.
+  enum class GiveUp { kNever, kIfInterrupted };
+  // Sleeps until the word reaches the target. kUnavailable: dead.
+  Status WaitWord(const std::atomic<uint64_t>& word, std::atomic<uint32_t>& waiting,
+                  uint64_t target, WaitScope& wait, GiveUp give_up);
+  Status WaitConsumed(uint64_t seq, WaitScope& wait, GiveUp give_up);
+  Status WaitStreamCompleted(int stream, uint64_t seq, WaitScope& wait);
+  // A staging block, waiting for one if need be.
+  Status AcquireStaging(uint64_t bytes, WaitScope& wait, GiveUp give_up, uint64_t* offset);
   void ReleaseStaging(uint64_t offset);
 
   struct ReadChunk {
     uint64_t seq = 0, staging = 0, bytes = 0;
     std::byte* destination = nullptr;
+    int stream = 0;
   };
   Status PushReadChunk(int stream, uint64_t buffer, uint64_t offset, uint64_t origin,
                        WaitScope& wait, ReadChunk* chunk);
   // Waits for a chunk and copies it out if `deliver`. kAborted: its producer failed.
-  Status FinishReadChunk(int stream, const ReadChunk& chunk, bool deliver, WaitScope& wait);
+  Status FinishReadChunk(const ReadChunk& chunk, bool deliver, WaitScope& wait);
+  // Gives back the blocks of downloads that were given up and that the daemon no longer writes to.
+  void ReclaimGivenUp();
 
   template <class Reply, class Request>
   Status FixedRequest(ring::FrameType type, const Request& request, Reply* reply,
                       std::string* tail);
   Status RawRequest(ring::FrameType type, std::initializer_list<std::string_view> parts,
-                    std::string* reply);
+                    std::string* reply, GiveUp give_up = GiveUp::kIfInterrupted);
 
   const WaitHooks hooks_;
   const ForkGuard fork_guard_;
@@ -123,6 +130,7 @@ class ClientImpl : public Client {
   StagingArena staging_;
   std::mutex staging_mutex_;
   std::condition_variable staging_released_;
+  std::vector<ReadChunk> given_up_;  // guarded by staging_mutex_
 
   std::mutex push_mutex_;
   uint64_t seq_ = 0;  // of the last record pushed

@@ -19,12 +19,14 @@ int MsLeft(Clock::time_point deadline) {
 
 // The daemon is of another build. Ok once it has ended; else `mismatch` with the reason why it does
 // not.
-Status RetireOther(Starter& starter, Clock::time_point deadline, const Status& mismatch) {
+Status RetireOther(Starter& starter, Clock::time_point deadline, WaitScope& wait,
+                   const Status& mismatch) {
   Fd socket;
-  if (Status status = starter.Connect(deadline, &socket); !status.ok()) return status;
+  if (Status status = starter.Connect(deadline, wait, &socket); !status.ok()) return status;
   Connection connection(std::move(socket));
-  const Status retired = connection.Retire(MsLeft(deadline));
+  const Status retired = connection.Retire(MsLeft(deadline), wait);
   if (retired.ok() || retired.code == Code::kUnavailable) return {};
+  if (retired.code == Code::kCancelled) return retired;
   return {mismatch.code, mismatch.message + "; " + retired.message};
 }
 
@@ -40,10 +42,10 @@ Status Client::Connect(const ConnectOptions& options, WaitHooks hooks,
   Starter starter(options, path);
   for (;;) {
     Fd socket;
-    if (Status status = starter.Connect(deadline, &socket); !status.ok()) return status;
+    if (Status status = starter.Connect(deadline, wait, &socket); !status.ok()) return status;
     auto connection = std::make_unique<Connection>(std::move(socket));
     Greeting greeting;
-    Status status = connection->Hello(options, MsLeft(deadline), &greeting);
+    Status status = connection->Hello(options, MsLeft(deadline), wait, &greeting);
     if (status.ok()) {
       auto made = std::make_unique<ClientImpl>(hooks, std::move(connection), std::move(greeting));
       if (Status mapped = made->MapAreas(); !mapped.ok()) return mapped;
@@ -51,7 +53,7 @@ Status Client::Connect(const ConnectOptions& options, WaitHooks hooks,
       return {};
     }
     if (status.code == Code::kFailedPrecondition && starter.starts() == 0) {
-      status = RetireOther(starter, deadline, status);
+      status = RetireOther(starter, deadline, wait, status);
     }
     // kUnavailable: it ended (idle, or it could not start) before it answered. Look again, start
     // anew if need be.
@@ -64,6 +66,7 @@ Status Client::Connect(const ConnectOptions& options, WaitHooks hooks,
                                       std::to_string(options.start_timeout_ms) +
                                       " ms; the end of its log:\n" + starter.LogTail()};
     }
+    if (Status given_up = wait.Interrupted(false); !given_up.ok()) return given_up;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }

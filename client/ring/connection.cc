@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <vector>
 
@@ -115,7 +116,20 @@ void Connection::SetReceiveTimeout(int ms) {
   setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
 }
 
-Status Connection::Hello(const ConnectOptions& options, int timeout_ms, Greeting* greeting) {
+Status Connection::AwaitReply(int timeout_ms, WaitScope& wait) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  pollfd entry{socket_.get(), POLLIN, 0};
+  while (std::chrono::steady_clock::now() < end) {
+    const int ready = poll(&entry, 1, static_cast<int>(kWaitSliceNs / 1'000'000));
+    if (ready > 0) return {};
+    const bool signalled = ready < 0 && errno == EINTR;
+    if (Status status = wait.Interrupted(signalled); !status.ok()) return status;
+  }
+  return {};  // the timeout is seen by whoever receives
+}
+
+Status Connection::Hello(const ConnectOptions& options, int timeout_ms, WaitScope& wait,
+                         Greeting* greeting) {
   ring::HelloFrame hello{};
   hello.abi_min = ring::kAbiMin;
   hello.abi_max = ring::kAbiMax;
@@ -128,6 +142,7 @@ Status Connection::Hello(const ConnectOptions& options, int timeout_ms, Greeting
       static_cast<uint32_t>(sizeof(hello) + options.build_id.size() + options.settings.size());
   SetReceiveTimeout(timeout_ms);
   SendFrame(header, {Bytes(hello), options.build_id, options.settings});
+  if (Status status = AwaitReply(timeout_ms, wait); !status.ok()) return status;
   Frame reply;
   Fd fds[kPassedFds];
   if (!ReceiveFrame(&reply, fds)) {
@@ -156,21 +171,24 @@ Status Connection::Hello(const ConnectOptions& options, int timeout_ms, Greeting
   return {};
 }
 
-Status Connection::Retire(int timeout_ms) {
+Status Connection::Retire(int timeout_ms, WaitScope& wait) {
   SetReceiveTimeout(timeout_ms);
   SendFrame({ring::kMagic, static_cast<uint16_t>(ring::FrameType::kRetire), 0, 0, 0, 0}, {});
   Frame reply;
   if (!ReceiveFrame(&reply, nullptr)) return {Code::kUnavailable, "the daemon is gone"};
   if (reply.header.status != 0) return FromFrame(reply.header, std::move(reply.payload));
-  char byte;  // nothing comes any more: this waits for the end of the daemon
+  // Nothing comes any more: this waits for the end of the daemon.
+  if (Status status = AwaitReply(timeout_ms, wait); !status.ok()) return status;
+  char byte;
   ReceiveExactly(&byte, 1, nullptr);
   if (timed_out_) return {Code::kDeadlineExceeded, "the daemon agreed to end but still runs"};
   return {};
 }
 
 Status Connection::Request(ring::FrameType type, uint64_t after_seq,
-                           std::initializer_list<std::string_view> parts, std::string* reply) {
-  std::lock_guard lock(mutex_);
+                           std::initializer_list<std::string_view> parts, WaitScope* wait,
+                           std::string* reply) {
+  std::unique_lock lock(mutex_);
   if (dead()) return DeathStatus();
   uint64_t bytes = 0;
   for (std::string_view part : parts) bytes += part.size();
@@ -180,25 +198,51 @@ Status Connection::Request(ring::FrameType type, uint64_t after_seq,
                                         std::to_string(ring::kFrameBytesMax) + ")"};
   }
   const uint32_t request = next_request_++;
+  replies_.emplace(request, std::nullopt);
   SendFrame({ring::kMagic, static_cast<uint16_t>(type), 0, static_cast<uint32_t>(bytes), request,
              after_seq},
             parts);
-  Frame frame;
-  if (!ReceiveFrame(&frame, nullptr)) {
-    Die("its connection is closed");
-    return DeathStatus();
+  Status given_up;
+  while (!dead() && !replies_[request].has_value() && given_up.ok()) {
+    bool signalled = false;
+    if (ReceiveReplyLocked(&signalled)) continue;
+    // The caller's code may run now, and use this connection; other threads get their turn.
+    lock.unlock();
+    if (wait != nullptr) given_up = wait->Interrupted(signalled);
+    lock.lock();
   }
-  if (frame.header.type == static_cast<uint16_t>(ring::FrameType::kBye)) {
-    Die(frame.payload);
-    return DeathStatus();
+  std::optional<Frame> frame = std::move(replies_.extract(request).mapped());
+  if (!frame.has_value()) {
+    if (given_up.ok()) return DeathStatus();
+    given_up_.insert(request);
+    return given_up;
   }
-  if (frame.header.request != request || frame.header.type != static_cast<uint16_t>(type) + 1) {
+  if (frame->header.type != static_cast<uint16_t>(type) + 1) {
     Die("it answered a request that was not made");
     return DeathStatus();
   }
-  if (frame.header.status != 0) return FromFrame(frame.header, std::move(frame.payload));
-  *reply = std::move(frame.payload);
+  if (frame->header.status != 0) return FromFrame(frame->header, std::move(frame->payload));
+  *reply = std::move(frame->payload);
   return {};
+}
+
+bool Connection::ReceiveReplyLocked(bool* signalled) {
+  pollfd entry{socket_.get(), POLLIN, 0};
+  const int ready = poll(&entry, 1, static_cast<int>(kWaitSliceNs / 1'000'000));
+  *signalled = ready < 0 && errno == EINTR;
+  if (ready <= 0) return false;
+  Frame frame;
+  if (!ReceiveFrame(&frame, nullptr)) {
+    Die("its connection is closed");
+  } else if (frame.header.type == static_cast<uint16_t>(ring::FrameType::kBye)) {
+    Die(frame.payload);
+  } else if (auto asked = replies_.find(frame.header.request);
+             asked != replies_.end() && !asked->second.has_value()) {
+    asked->second = std::move(frame);
+  } else if (given_up_.erase(frame.header.request) == 0) {
+    Die("it answered a request that was not made");
+  }
+  return true;
 }
 
 void Connection::SendBye() {

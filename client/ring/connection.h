@@ -1,7 +1,7 @@
 // Connection: the socket to the daemon. Says Hello, then carries requests and replies.
 //
-// Requests are serialised: one at a time holds the socket until its reply is there. Callers enter
-// their WaitScope before.
+// Any number of requests may be under way; the daemon answers in their order. Whoever waits reads
+// for the others too. Callers enter their WaitScope before.
 //
 // Thread-safety: Request and the accessors, from any thread. Hello belongs to the connecting
 // thread. Errors: once a call returned kUnavailable the connection is over, and so is every later
@@ -13,12 +13,16 @@
 #include <atomic>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
 #include "client/ring/client.h"
 #include "client/ring/fd.h"
+#include "client/ring/wait_scope.h"
 
 namespace neurond::client {
 
@@ -34,14 +38,16 @@ class Connection {
 
   // kUnavailable with `refused` false: the daemon went away before it answered.
   // kFailedPrecondition: another build or ABI.
-  Status Hello(const ConnectOptions& options, int timeout_ms, Greeting* greeting);
+  Status Hello(const ConnectOptions& options, int timeout_ms, WaitScope& wait, Greeting* greeting);
   // Asks a daemon of another build to end. Ok: it ends, and the socket was closed by it.
-  Status Retire(int timeout_ms);
+  Status Retire(int timeout_ms, WaitScope& wait);
 
   // Sends `parts` as one payload and returns the reply's payload. A reply with a status becomes
-  // that Status.
+  // that Status. `wait`: may give up the wait for the reply (kCancelled), which is dropped when it
+  // comes; nullptr: nobody may.
   Status Request(ring::FrameType type, uint64_t after_seq,
-                 std::initializer_list<std::string_view> parts, std::string* reply);
+                 std::initializer_list<std::string_view> parts, WaitScope* wait,
+                 std::string* reply);
   // No reply.
   void SendBye();
 
@@ -61,12 +67,19 @@ class Connection {
   // `fds`: receives up to four descriptors that come with the frame.
   bool ReceiveFrame(Frame* frame, Fd* fds);
   bool ReceiveExactly(void* data, size_t bytes, Fd* fds);
+  // Reads one frame, if one comes within a slice, and keeps it for whom it answers. False: a slice
+  // has passed. Ends the connection if that is over.
+  bool ReceiveReplyLocked(bool* signalled);
   void Die(const std::string& why);
   void SetReceiveTimeout(int ms);
+  // Until there is something to receive, the timeout is over, or the wait is interrupted.
+  Status AwaitReply(int timeout_ms, WaitScope& wait);
 
   Fd socket_;
-  std::mutex mutex_;  // one request at a time
+  std::mutex mutex_;  // sending and receiving; never held for more than a slice without traffic
   uint32_t next_request_ = 1;
+  std::map<uint32_t, std::optional<Frame>> replies_;  // by request under way: its reply, once here
+  std::set<uint32_t> given_up_;                       // requests whose replies are dropped
   std::atomic<bool> dead_{false};
   std::mutex reason_mutex_;
   std::string reason_;

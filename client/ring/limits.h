@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "proto/ring/ring_abi.h"
+
 namespace neurond::client {
 
 // An upload goes in chunks, so that the daemon copies one while the client fills the next; 1 MiB
@@ -18,6 +20,9 @@ inline constexpr int kWriteWindowChunks = 8;
 // A download's chunk: large, since each costs the plugin a call.
 inline constexpr uint64_t kReadChunkBytes = 4u << 20;
 inline constexpr int kReadWindowChunks = 4;
+// A submission begins only while the ring holds no more than this, so that its record (of
+// 256 KiB at most) and the frees before it go in without a wait that could not be interrupted.
+inline constexpr uint64_t kRingFillMax = ring::kRingBytes / 4 * 3;
 // A sleeping waiter looks at the socket this often: the time until a killed daemon is seen.
 inline constexpr int64_t kWaitSliceNs = 100'000'000;
 // A waiter spins this long before it sleeps; more would keep the daemon from a core that both

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 
 #include "client/ring/limits.h"
@@ -33,12 +34,15 @@ bool SpinFor(const std::atomic<uint64_t>& word, uint64_t target) {
   return false;
 }
 
-bool SleepFor(const std::atomic<uint64_t>& word, std::atomic<uint32_t>& waiting, uint64_t target) {
+bool SleepFor(const std::atomic<uint64_t>& word, std::atomic<uint32_t>& waiting, uint64_t target,
+              bool* signalled) {
+  *signalled = false;
   if (word.load() >= target) return true;
   const uint32_t registered = Register(waiting, target);
   if (word.load() >= target) return true;
   const timespec slice{0, kWaitSliceNs};
-  syscall(SYS_futex, &waiting, FUTEX_WAIT, registered, &slice, nullptr, 0);
+  const long rc = syscall(SYS_futex, &waiting, FUTEX_WAIT, registered, &slice, nullptr, 0);
+  *signalled = rc != 0 && errno == EINTR;
   return word.load() >= target;
 }
 

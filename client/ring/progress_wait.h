@@ -15,7 +15,9 @@ namespace neurond::client {
 bool SpinFor(const std::atomic<uint64_t>& word, uint64_t target);
 
 // Sleeps until `word` may have reached `target`, for one slice at most. True if it has.
-bool SleepFor(const std::atomic<uint64_t>& word, std::atomic<uint32_t>& waiting, uint64_t target);
+// `signalled`: whether a signal was caught meanwhile.
+bool SleepFor(const std::atomic<uint64_t>& word, std::atomic<uint32_t>& waiting, uint64_t target,
+              bool* signalled);
 
 }  // namespace neurond::client
 

@@ -28,12 +28,13 @@ std::string FixedText(const char* text, size_t size) { return {text, strnlen(tex
 }  // namespace
 
 Status ClientImpl::RawRequest(ring::FrameType type, std::initializer_list<std::string_view> parts,
-                              std::string* reply) {
+                              std::string* reply, GiveUp give_up) {
   if (Status status = Usable(); !status.ok()) return status;
   WaitScope wait(hooks_);
   wait.Enter();
   const uint64_t after_seq = FlushForRequest(wait);
-  return connection_->Request(type, after_seq, parts, reply);
+  return connection_->Request(type, after_seq, parts, give_up == GiveUp::kNever ? nullptr : &wait,
+                              reply);
 }
 
 // The reply's fixed part, and what follows it in *tail (nullptr: nothing may follow).
@@ -41,7 +42,11 @@ template <class Reply, class Request>
 Status ClientImpl::FixedRequest(ring::FrameType type, const Request& request, Reply* reply,
                                 std::string* tail) {
   std::string bytes;
-  if (Status status = RawRequest(type, {Bytes(request)}, &bytes); !status.ok()) return status;
+  // An error that nobody took in would be lost: the daemon reports it once.
+  const GiveUp give_up =
+      type == ring::FrameType::kTakeError ? GiveUp::kNever : GiveUp::kIfInterrupted;
+  Status status = RawRequest(type, {Bytes(request)}, &bytes, give_up);
+  if (!status.ok()) return status;
   if (bytes.size() < sizeof(Reply) || (tail == nullptr && bytes.size() != sizeof(Reply))) {
     return Malformed("fixed");
   }

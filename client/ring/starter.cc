@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -68,10 +69,11 @@ struct SpawnPlan {
   }
   void Describe(int listener, const std::string& log_path) {
     constexpr int kListenFd = 3;
+    // Not blocking: a pipe in the log's place is an error, not a wait for its reader.
+    constexpr int kLogFlags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK;
     posix_spawn_file_actions_adddup2(&actions, listener, kListenFd);  // also clears CLOEXEC
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND,
-                                     0600);
+    posix_spawn_file_actions_addopen(&actions, 1, log_path.c_str(), kLogFlags, 0600);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     posix_spawn_file_actions_addclosefrom_np(&actions, kListenFd + 1);
     posix_spawn_file_actions_addchdir_np(&actions, "/");
@@ -108,7 +110,7 @@ int Starter::TryConnect(Fd* socket_out) const {
   return 0;
 }
 
-Status Starter::Connect(Deadline deadline, Fd* socket) {
+Status Starter::Connect(Deadline deadline, WaitScope& wait, Fd* socket) {
   sockaddr_un address;
   if (Status status = SocketAddress(path_, &address); !status.ok()) return status;
   for (;;) {
@@ -126,17 +128,17 @@ Status Starter::Connect(Deadline deadline, Fd* socket) {
       return {Code::kUnavailable, "neurond does not stay up on " + path_ + "; the end of " +
                                       log_path_ + ":\n" + LogTail()};
     }
-    if (Status status = Start(deadline); !status.ok()) return status;
+    if (Status status = Start(deadline, wait); !status.ok()) return status;
   }
 }
 
-Status Starter::Start(Deadline deadline) {
+Status Starter::Start(Deadline deadline, WaitScope& wait) {
   if (Status status = CheckPrivateDirectory(DirectoryOf(path_)); !status.ok()) {
     return {status.code,
             "no neurond listens on " + path_ + ", and none is started: " + status.message};
   }
   Fd lock;
-  if (Status status = TakeStartLock(deadline, &lock); !status.ok()) return status;
+  if (Status status = TakeStartLock(deadline, wait, &lock); !status.ok()) return status;
   Fd other;
   if (TryConnect(&other) == 0) return {};  // someone was faster; this probe just closes again
   Fd listener;
@@ -147,7 +149,7 @@ Status Starter::Start(Deadline deadline) {
   return status;
 }
 
-Status Starter::TakeStartLock(Deadline deadline, Fd* lock) const {
+Status Starter::TakeStartLock(Deadline deadline, WaitScope& wait, Fd* lock) const {
   const std::string name = ring::StartLockPath(path_);
   lock->Reset(open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock->valid()) return Failed("cannot open " + name, errno);
@@ -156,6 +158,7 @@ Status Starter::TakeStartLock(Deadline deadline, Fd* lock) const {
     if (std::chrono::steady_clock::now() > deadline) {
       return {Code::kDeadlineExceeded, "another process holds the start lock " + name};
     }
+    if (Status status = wait.Interrupted(false); !status.ok()) return status;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return {};
@@ -178,6 +181,8 @@ Status Starter::Listen(Fd* listener) const {
 
 Status Starter::Spawn(int listener) {
   RotateLog(log_path_);
+  struct stat log;
+  log_begin_ = stat(log_path_.c_str(), &log) == 0 ? log.st_size : 0;
   SpawnPlan plan;
   plan.Describe(listener, log_path_);
   std::vector<std::string> arguments = {options_.daemon_path, "--socket", path_, "--detach"};
@@ -187,7 +192,9 @@ Status Starter::Spawn(int listener) {
   pid_t pid;
   const int error = posix_spawn(&pid, options_.daemon_path.c_str(), &plan.actions, &plan.attributes,
                                 argv.data(), envp.data());
-  if (error != 0) return Failed("cannot start " + options_.daemon_path, error);
+  if (error != 0) {
+    return Failed("cannot start " + options_.daemon_path + " with the log " + log_path_, error);
+  }
   // The daemon forks once more and its first process ends at once, so that it is nobody's child
   // here.
   int status;
@@ -200,7 +207,7 @@ std::string Starter::LogTail() const {
   std::ifstream log(log_path_, std::ios::binary | std::ios::ate);
   if (!log) return "";
   const int64_t size = log.tellg();
-  const int64_t from = size > kLogTailBytes ? size - kLogTailBytes : 0;
+  const int64_t from = std::max(size - kLogTailBytes, std::min(size, log_begin_));
   log.seekg(from);
   std::string text(static_cast<size_t>(size - from), '\0');
   log.read(text.data(), static_cast<std::streamsize>(text.size()));

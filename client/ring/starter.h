@@ -16,6 +16,7 @@
 
 #include "client/ring/client.h"
 #include "client/ring/fd.h"
+#include "client/ring/wait_scope.h"
 
 namespace neurond::client {
 
@@ -28,25 +29,26 @@ class Starter {
 
   // A connected socket, from the running daemon or from one started now. kUnavailable if none runs
   // and none may be started.
-  Status Connect(Deadline deadline, Fd* socket);
+  Status Connect(Deadline deadline, WaitScope& wait, Fd* socket);
 
   // How many daemons this object started.
   int starts() const { return starts_; }
-  // The end of the daemon's log, for messages.
+  // What the daemons started here have logged, or the end of that, for messages.
   std::string LogTail() const;
 
  private:
   // errno of connect(), 0 if connected.
   int TryConnect(Fd* socket) const;
-  Status Start(Deadline deadline);
+  Status Start(Deadline deadline, WaitScope& wait);
   Status Spawn(int listener);
   Status Listen(Fd* listener) const;
-  Status TakeStartLock(Deadline deadline, Fd* lock) const;
+  Status TakeStartLock(Deadline deadline, WaitScope& wait, Fd* lock) const;
 
   const ConnectOptions& options_;
   const std::string path_;
   const std::string log_path_;
   int starts_ = 0;
+  int64_t log_begin_ = 0;  // of what the last daemon started here logs
 };
 
 }  // namespace neurond::client

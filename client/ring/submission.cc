@@ -46,29 +46,44 @@ Status ClientImpl::CheckStream(int stream) const {
                                       std::to_string(ring::kStreamsMax - 1)};
 }
 
-bool ClientImpl::WaitWord(const std::atomic<uint64_t>& word, std::atomic<uint32_t>& waiting,
-                          uint64_t target, WaitScope& wait) {
-  if (word.load(std::memory_order_acquire) >= target) return true;
-  if (!woke_daemon_.load(std::memory_order_relaxed) && SpinFor(word, target)) return true;
+Status ClientImpl::WaitWord(const std::atomic<uint64_t>& word, std::atomic<uint32_t>& waiting,
+                            uint64_t target, WaitScope& wait, GiveUp give_up) {
+  if (word.load(std::memory_order_acquire) >= target) return {};
+  if (!woke_daemon_.load(std::memory_order_relaxed) && SpinFor(word, target)) return {};
   wait.Enter();
-  for (;;) {
-    if (SleepFor(word, waiting, target)) return true;
+  bool signalled;
+  while (!SleepFor(word, waiting, target, &signalled)) {
     if (areas_->progress()->epoch_ended.load(std::memory_order_relaxed) != 0 ||
         !connection_->Alive()) {
-      if (word.load() >= target) return true;
-      if (!connection_->Alive()) return false;
+      if (word.load() >= target) return {};
+      if (!connection_->Alive()) return connection_->DeathStatus();
     }
+    if (give_up == GiveUp::kNever) continue;
+    if (Status status = wait.Interrupted(signalled); !status.ok()) return status;
   }
+  return {};
 }
 
-bool ClientImpl::WaitConsumed(uint64_t seq, WaitScope& wait) {
+Status ClientImpl::WaitConsumed(uint64_t seq, WaitScope& wait, GiveUp give_up) {
   return WaitWord(areas_->progress()->consumed_seq, areas_->ring()->client_waiting_consumed, seq,
-                  wait);
+                  wait, give_up);
 }
 
-bool ClientImpl::WaitStreamCompleted(int stream, uint64_t seq, WaitScope& wait) {
+Status ClientImpl::WaitStreamCompleted(int stream, uint64_t seq, WaitScope& wait) {
   return WaitWord(areas_->progress()->completed_seq[stream],
-                  areas_->ring()->client_waiting_stream[stream], seq, wait);
+                  areas_->ring()->client_waiting_stream[stream], seq, wait, GiveUp::kIfInterrupted);
+}
+
+Status ClientImpl::AwaitRoom() {
+  const ring::RingHeader& header = *areas_->ring();
+  const uint64_t head = header.head.load(std::memory_order_relaxed);
+  if (head - header.tail.load(std::memory_order_acquire) <= kRingFillMax) [[likely]] {
+    return {};
+  }
+  if (Status status = Usable(); !status.ok()) return status;
+  WaitScope wait(hooks_);
+  return WaitWord(header.tail, areas_->ring()->client_waiting_tail, head - kRingFillMax, wait,
+                  GiveUp::kIfInterrupted);
 }
 
 std::byte* ClientImpl::ReserveLocked(uint64_t bytes, WaitScope& wait) {
@@ -76,7 +91,9 @@ std::byte* ClientImpl::ReserveLocked(uint64_t bytes, WaitScope& wait) {
     uint64_t tail_needed;
     std::byte* record = writer_->TryReserve(bytes, &tail_needed);
     if (record != nullptr) return record;
-    if (!WaitWord(areas_->ring()->tail, areas_->ring()->client_waiting_tail, tail_needed, wait)) {
+    if (!WaitWord(areas_->ring()->tail, areas_->ring()->client_waiting_tail, tail_needed, wait,
+                  GiveUp::kNever)
+             .ok()) {
       return nullptr;
     }
   }
@@ -125,6 +142,11 @@ bool ClientImpl::FlushFreesLocked(WaitScope* wait) {
 uint64_t ClientImpl::FlushForRequest(WaitScope& wait) {
   std::lock_guard lock(push_mutex_);
   FlushFreesLocked(&wait);
+  return seq_;
+}
+
+uint64_t ClientImpl::LastPushed() {
+  std::lock_guard lock(push_mutex_);
   return seq_;
 }
 
@@ -212,9 +234,10 @@ Status ClientImpl::PushLargeExecute(int stream, uint64_t bytes, uint64_t* seq, c
   }
   WaitScope wait(hooks_);
   uint64_t offset;
-  if (!AcquireStaging(bytes, wait, &offset)) return connection_->DeathStatus();
+  Status status = AcquireStaging(bytes, wait, GiveUp::kNever, &offset);
+  if (!status.ok()) return status;
   uint64_t number = 0;
-  Status status =
+  status =
       Push(stream, sizeof(ring::LargeRecord), &number, wait, [&](std::byte* at, uint64_t next) {
         fill(areas_->staging() + offset, next);
         Put(at, ring::LargeRecord{
@@ -263,7 +286,7 @@ Status ClientImpl::WaitCompleted(int stream, uint64_t seq) {
   if (Status status = Usable(); !status.ok()) return status;
   if (Status status = CheckStream(stream); !status.ok()) return status;
   WaitScope wait(hooks_);
-  return WaitStreamCompleted(stream, seq, wait) ? Status{} : connection_->DeathStatus();
+  return WaitStreamCompleted(stream, seq, wait);
 }
 
 bool ClientImpl::WaitCompletedFor(int stream, uint64_t seq, std::chrono::milliseconds most) {
@@ -272,7 +295,8 @@ bool ClientImpl::WaitCompletedFor(int stream, uint64_t seq, std::chrono::millise
   const std::atomic<uint64_t>& word = areas_->progress()->completed_seq[stream];
   WaitScope wait(hooks_);
   wait.Enter();
-  while (!SleepFor(word, areas_->ring()->client_waiting_stream[stream], seq)) {
+  bool signalled;
+  while (!SleepFor(word, areas_->ring()->client_waiting_stream[stream], seq, &signalled)) {
     if (!connection_->Alive() || std::chrono::steady_clock::now() >= end) return false;
   }
   return true;

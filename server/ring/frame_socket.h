@@ -22,6 +22,7 @@ class FrameSocket {
   explicit FrameSocket(Fd fd) : fd_(std::move(fd)) {}
 
   int fd() const { return fd_.get(); }
+  Fd Release() { return std::move(fd_); }
   wire::FrameParser& in() { return in_; }
 
   // Reads what is there, until a frame is whole. False: the peer has closed. INVALID_ARGUMENT in

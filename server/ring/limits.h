@@ -11,6 +11,8 @@ namespace neurond::ring {
 
 // Connections at once, each a thread: beyond any number of ranks on one host.
 inline constexpr int kConnectionsMax = 1024;
+// Without descriptors for another client, the daemon looks again after so long.
+inline constexpr uint64_t kAcceptRetryMs = 100;
 // A connection that has not said Hello by then is closed: it holds a thread.
 inline constexpr int kHelloTimeoutMs = 10'000;
 // A Hello is small; a larger first frame is refused before it is read.

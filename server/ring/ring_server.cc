@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "runtime/base/text.h"
 #include "server/ring/limits.h"
 
 namespace neurond::ring {
@@ -21,10 +22,27 @@ absl::Status RingServer::Start() {
   if (int rc = uv_poll_init(loop_, &poll_, listener_.get()); rc != 0) {
     return absl::UnavailableError(std::string("cannot poll the ring socket: ") + uv_strerror(rc));
   }
+  uv_timer_init(loop_, &retry_);
+  retry_.data = this;
   polling_ = true;
+  Poll();
+  return absl::OkStatus();
+}
+
+void RingServer::Poll() {
   uv_poll_start(&poll_, UV_READABLE,
                 [](uv_poll_t* p, int, int) { static_cast<RingServer*>(p->data)->AcceptWaiting(); });
-  return absl::OkStatus();
+}
+
+void RingServer::Pause(int error) {
+  if (!short_of_descriptors_) {
+    spdlog::error("cannot accept clients, they wait: {}",
+                  uv_strerror(uv_translate_sys_error(error)));
+  }
+  short_of_descriptors_ = true;
+  uv_poll_stop(&poll_);
+  uv_timer_start(
+      &retry_, [](uv_timer_t* t) { static_cast<RingServer*>(t->data)->Poll(); }, kAcceptRetryMs, 0);
 }
 
 int RingServer::AcceptWaiting() {
@@ -33,9 +51,10 @@ int RingServer::AcceptWaiting() {
     Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno != EAGAIN) spdlog::error("accept: {}", uv_strerror(uv_translate_sys_error(errno)));
+      if (errno != EAGAIN) Pause(errno);
       break;
     }
+    short_of_descriptors_ = false;
     ++count;
     Accept(std::move(socket));
   }
@@ -47,18 +66,29 @@ void RingServer::Accept(Fd socket) {
   socklen_t size = sizeof(peer);
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return;
   if (peer.uid != geteuid() && peer.uid != 0) {
-    spdlog::warn("refused pid {} of user {}: this daemon serves user {}", peer.pid, peer.uid,
-                 geteuid());
+    Refuse(std::move(socket), peer.pid,
+           absl::PermissionDeniedError(
+               Cat("this daemon serves user ", geteuid(), ", not user ", peer.uid)));
     return;
   }
   if (sessions() >= kConnectionsMax) {
-    spdlog::warn("refused pid {}: {} connections already", peer.pid, sessions());
+    Refuse(
+        std::move(socket), peer.pid,
+        absl::ResourceExhaustedError(Cat("the daemon has ", sessions(), " connections already")));
     return;
   }
   sessions_.push_back(std::make_unique<RingSession>(state_, std::move(socket),
                                                     RingSession::Peer{peer.uid, peer.pid},
                                                     [this] { uv_async_send(&reap_); }));
-  sessions_.back()->Start();
+  if (absl::Status status = sessions_.back()->Start(); !status.ok()) {
+    Refuse(sessions_.back()->ReleaseSocket(), peer.pid, std::move(status));
+    sessions_.pop_back();
+  }
+}
+
+void RingServer::Refuse(Fd socket, int pid, absl::Status why) {
+  spdlog::warn("refused pid {}: {}", pid, std::string(why.message()));
+  FrameSocket(std::move(socket)).SendError(nullptr, FrameType::kHelloReply, why);
 }
 
 void RingServer::Reap() {
@@ -72,6 +102,7 @@ void RingServer::Stop() {
   polling_ = false;
   uv_poll_stop(&poll_);
   uv_close(reinterpret_cast<uv_handle_t*>(&poll_), nullptr);
+  uv_close(reinterpret_cast<uv_handle_t*>(&retry_), nullptr);
   listener_.Reset();
 }
 

@@ -1,7 +1,8 @@
 // RingServer: accepts local clients on a listening Unix socket and owns their RingSessions.
 //
 // A client must run as the daemon's user, or as root; the kernel says who it is (SO_PEERCRED)
-// before it has said anything.
+// before it has said anything. Who cannot be served is told why, in place of the answer to Hello.
+// While the process has no descriptors left, clients wait in the backlog.
 //
 // Thread-safety: the loop thread. Sessions run on their own threads and report their end through a
 // uv_async. Lifetime: Stop, then run the loop until `sessions()` is 0, then Close, then run the
@@ -44,6 +45,10 @@ class RingServer {
 
  private:
   void Accept(Fd socket);
+  static void Refuse(Fd socket, int pid, absl::Status why);
+  void Poll();
+  // Leaves the backlog alone for a while: `error` does not pass at once.
+  void Pause(int error);
   void Reap();
 
   uv_loop_t* const loop_;
@@ -53,7 +58,9 @@ class RingServer {
   std::list<std::unique_ptr<RingSession>> sessions_;
   uv_poll_t poll_{};
   uv_async_t reap_{};
+  uv_timer_t retry_{};
   bool polling_ = false;
+  bool short_of_descriptors_ = false;  // and said so
 };
 
 }  // namespace neurond::ring

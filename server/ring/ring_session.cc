@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <system_error>
 
 #include "runtime/base/limits.h"
 #include "runtime/base/text.h"
@@ -49,17 +50,22 @@ RingSession::~RingSession() {
   if (thread_.joinable()) thread_.join();
 }
 
-void RingSession::Start() {
-  thread_ = std::thread([this] { Run(); });
+absl::Status RingSession::Start() {
+  if (!ring_event_.valid() || !own_event_.valid()) {
+    return absl::ResourceExhaustedError("the daemon has no descriptors left for a session");
+  }
+  try {  // std::thread reports a limit on threads or memory this way
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        Cat("the daemon cannot start a thread for a session: ", error.what()));
+  }
+  return absl::OkStatus();
 }
 
 void RingSession::Run() {
   pthread_setname_np(pthread_self(), "ring-session");
-  if (!ring_event_.valid() || !own_event_.valid()) {
-    spdlog::error("no descriptors left for a session of pid {}", peer_.pid);
-  } else if (Handshake()) {
-    Serve();
-  }
+  if (Handshake()) Serve();
   ended_.store(true);
   on_end_();  // nothing after this: the owner may join
 }

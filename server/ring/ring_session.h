@@ -40,7 +40,10 @@ class RingSession final : public LiveSession, private SessionObserver {
   RingSession(const DaemonState& state, Fd socket, Peer peer, std::function<void()> on_end);
   ~RingSession() override;
 
-  void Start();
+  // RESOURCE_EXHAUSTED: no descriptors or no thread for it; nothing runs then.
+  absl::Status Start();
+  // After a failed Start, for the last words.
+  Fd ReleaseSocket() { return socket_.Release(); }
   bool ended() const { return ended_.load(); }
 
   SessionCounters Counters() const override;

@@ -120,7 +120,7 @@ c10::DataPtr NewBuffer(c10::ScalarType dtype, uint64_t bytes, int device) {
     return {nullptr,
             c10::Device(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(device))};
   }
-  const Link& link = Runtime::Get().Connected();
+  const Link& link = Runtime::Get().Ready();
   CheckDeviceIndex(device);
   ring::DType element = ToRing(dtype);
   uint64_t elements = bytes;

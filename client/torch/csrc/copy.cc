@@ -41,7 +41,7 @@ bool IsDense(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_de
 
 // Reads the bytes that a dense tensor spans.
 void ReadDense(const at::Tensor& src, void* data) {
-  const Link& link = Runtime::Get().Connected();
+  const Link& link = Runtime::Get().Ready();
   const Buffer& buffer = LiveBuffer(src, link);
   const uint64_t item = src.dtype().itemsize();
   const int stream = CurrentRingStream(buffer.device);
@@ -57,7 +57,7 @@ void ReadDense(const at::Tensor& src, void* data) {
 }
 
 void WriteDense(const at::Tensor& dst, const void* data) {
-  const Link& link = Runtime::Get().Connected();
+  const Link& link = Runtime::Get().Ready();
   const Buffer& buffer = LiveBuffer(dst, link);
   const uint64_t item = dst.dtype().itemsize();
   Runtime::Get().Check(
@@ -159,7 +159,7 @@ void CopyAcross(const at::Tensor& src, const at::Tensor& dst) {
     source = EmptyContiguous(src.sizes(), dst.scalar_type(), src.device().index());
     CopyOnDevice(source, src);
   }
-  const Link& link = Runtime::Get().Connected();
+  const Link& link = Runtime::Get().Ready();
   const Buffer& from = LiveBuffer(source, link);
   at::Tensor target = dst;
   const bool direct = dst.is_contiguous() && !dst.is_conj() && !dst.is_neg() &&

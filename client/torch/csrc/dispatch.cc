@@ -144,7 +144,7 @@ void ApplyResizes(const Entry& entry, const Call& call, bool warned) {
 }  // namespace
 
 void RunKeyed(const OpInfo& info, torch::jit::Stack* stack, uint64_t graph) {
-  const Link& link = Runtime::Get().Connected();
+  const Link& link = Runtime::Get().Ready();
   // A resize changes the key once, static values append to it once or (new guards) twice.
   for (int turn = 0; turn < 4; ++turn) {
     Call call;

@@ -16,6 +16,7 @@
 #include "client/torch/csrc/op_info.h"
 #include "client/torch/csrc/origin.h"
 #include "client/torch/csrc/python.h"
+#include "client/torch/csrc/python_error.h"
 #include "client/torch/csrc/python_state.h"
 #include "client/torch/csrc/register.h"
 #include "client/torch/csrc/stream.h"
@@ -54,7 +55,9 @@ PyObject* Guarded(Body body) {
   } catch (const PythonError&) {
     return nullptr;
   } catch (const std::exception& error) {
-    SetError(error);
+    if (!RestorePythonError(error)) {
+      SetError(error);
+    }
     return nullptr;
   }
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <thread>
 
+#include "client/torch/csrc/python_error.h"
 #include "client/torch/csrc/python_state.h"
 #include "client/torch/csrc/runtime.h"
 
@@ -127,11 +128,14 @@ const Link& Runtime::Connect() {
   options.build_id = daemon_path_.empty() ? "" : client::BuildId(daemon_path_);
   options.settings = Settings();
   std::unique_ptr<client::Client> client;
-  const client::Status status =
-      client::Client::Connect(options, client::WaitHooks{&EnterWait, &LeaveWait}, &client);
+  const client::Status status = client::Client::Connect(
+      options, client::WaitHooks{&EnterWait, &LeaveWait, &Interrupted}, &client);
   lock.lock();
   connecting_ = false;
   connected_.notify_all();
+  if (status.code == client::Code::kCancelled) {
+    ThrowInterruption();
+  }
   TORCH_CHECK(status.ok(), "neuron: no daemon: ", status.message);
   auto* link = new Link{client.release(), ++epochs_, 0};
   link->device_count = std::min(link->client->device_count(), devices_told_.load());
@@ -153,6 +157,9 @@ int Runtime::DeviceCountNoConnect() noexcept {
 void Runtime::Fail(const Link& link, const client::Status& status, const char* what) {
   if (forked()) {
     Connect();  // throws
+  }
+  if (status.code == client::Code::kCancelled) {
+    ThrowInterruption();
   }
   if (link.client->dead() || status.code == client::Code::kUnavailable) {
     const Link* expected = &link;

@@ -48,6 +48,13 @@ class Runtime {
     }
     return Connect();
   }
+  // The same, once its ring has room: for what submits. Ctrl-C ends a wait for a slow device here,
+  // where nothing of the submission exists yet.
+  const Link& Ready() {
+    const Link& link = Connected();
+    Check(link, link.client->AwaitRoom(), "a submission");
+    return link;
+  }
   // nullptr when there is none; never connects.
   const Link* link() const { return link_.load(std::memory_order_acquire); }
   bool IsLive(uint32_t epoch) const {
@@ -61,7 +68,8 @@ class Runtime {
   // idle threads: 5 ms and 5 MB once). A later link shows no more devices than were ever answered.
   int DeviceCountNoConnect() noexcept;
 
-  // Throws what a failed call on `link` means; ends the epoch if the daemon is gone.
+  // Throws what a failed call on `link` means (a Python exception, if a signal's handler raised one
+  // meanwhile); ends the epoch if the daemon is gone.
   [[noreturn]] void Fail(const Link& link, const client::Status& status, const char* what);
   void Check(const Link& link, const client::Status& status, const char* what) {
     if (!status.ok()) [[unlikely]] {

@@ -120,7 +120,7 @@ void SettleAtExit(const Link& link) {
 }
 
 void RecordEvent(void** event, const c10::Stream& stream, bool timed) {
-  const Link& link = Runtime::Get().Connected();
+  const Link& link = Runtime::Get().Ready();
   auto* made = static_cast<Event*>(*event);
   if (made == nullptr) {
     made = new Event();
@@ -142,7 +142,7 @@ void BlockOnEvent(void* event, const c10::Stream& stream) {
   if (checked->seq == 0 || checked->stream == ring_stream) {
     return;  // never recorded, or order is kept anyway
   }
-  const Link& link = Runtime::Get().Connected();
+  const Link& link = Runtime::Get().Ready();
   Runtime::Get().Check(link, link.client->WaitStream(ring_stream, checked->stream, checked->seq),
                        "waiting for an event");
 }

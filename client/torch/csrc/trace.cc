@@ -5,6 +5,7 @@
 #include <c10/core/DefaultDtype.h>
 
 #include "client/torch/csrc/dtype.h"
+#include "client/torch/csrc/python_error.h"
 #include "client/torch/csrc/python_state.h"
 #include "client/torch/csrc/tensor.h"
 
@@ -451,6 +452,10 @@ TraceAnswer Trace(const OpInfo& info, const Call& call, const std::vector<int32_
         StayAtEnd([&] { return PyObject_CallFunctionObjArgs(tracer, request.get(), nullptr); }));
     return Parse(info, call, answer.get());
   } catch (const PythonFailed&) {
+    // Ctrl-C and exit() are not about the op.
+    if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) {
+      ThrowPythonError();
+    }
     TakePythonError(&raised);
   }
   return raised;

@@ -34,7 +34,8 @@ TEST(ConnectionHelloTest, TakesTheAreasInTheirOrder) {
   const Fd ring = Memfd(1), staging = Memfd(2), progress = Memfd(3), event = Memfd(4);
   daemon.Say(HelloReply(4, "beef"), {ring.get(), staging.get(), progress.get(), event.get()});
   Greeting greeting;
-  ASSERT_TRUE(daemon.Connect()->Hello({}, 1000, &greeting).ok());
+  WaitScope wait{WaitHooks{}};
+  ASSERT_TRUE(daemon.Connect()->Hello({}, 1000, wait, &greeting).ok());
   EXPECT_EQ(greeting.build_id, "beef");
   EXPECT_EQ(lseek(greeting.ring.get(), 0, SEEK_END), 1);
   EXPECT_EQ(lseek(greeting.staging.get(), 0, SEEK_END), 2);
@@ -56,7 +57,8 @@ TEST(ConnectionHelloTest, AMalformedReplyIsAnErrorAndLeaksNoDescriptor) {
       daemon.Say(reply, std::vector<int>(fds, file.get()));
       daemon.Die();
       Greeting greeting;
-      const Status status = daemon.Connect()->Hello({}, 1000, &greeting);
+      WaitScope wait{WaitHooks{}};
+      const Status status = daemon.Connect()->Hello({}, 1000, wait, &greeting);
       // What comes beyond the four is closed.
       EXPECT_EQ(status.ok(), reply == good && fds >= 4) << fds << " " << reply.size();
     }
@@ -68,7 +70,8 @@ TEST(ConnectionHelloTest, ARefusalKeepsItsCodeAndWords) {
   ScriptedDaemon daemon;
   daemon.Say(ScriptedDaemon::Frame(FrameType::kHelloReply, "another build", 0, 9));
   Greeting greeting;
-  const Status status = daemon.Connect()->Hello({}, 1000, &greeting);
+  WaitScope wait{WaitHooks{}};
+  const Status status = daemon.Connect()->Hello({}, 1000, wait, &greeting);
   EXPECT_EQ(status.code, Code::kFailedPrecondition);
   EXPECT_EQ(status.message, "another build");
 }
@@ -213,6 +216,58 @@ TEST_P(ReplyTest, TheDaemonsLastWordsAreTold) {
   const Status status = Answer(ScriptedDaemon::Frame(FrameType::kBye, "out of patience", 0, 3));
   EXPECT_EQ(status.code, Code::kUnavailable);
   EXPECT_NE(status.message.find("out of patience"), std::string::npos) << status.message;
+}
+
+// Whether the waits of this test's clients are interrupted.
+bool interrupt = false;
+const WaitHooks kInterruptible{nullptr, nullptr, [] { return interrupt; }};
+
+TEST_P(ReplyTest, AReplyThatNobodyWaitsForAnyMoreIsDropped) {
+  if (GetParam().reply == FrameType::kTakeErrorReply) {
+    GTEST_SKIP() << "an error is taken once: its reply is waited for";
+  }
+  ScriptedDaemon daemon;
+  auto client = daemon.ConnectClient(kInterruptible);
+  interrupt = true;
+  EXPECT_EQ(GetParam().ask(*client).code, Code::kCancelled);
+  EXPECT_EQ(GetParam().ask(*client).code, Code::kCancelled);
+  daemon.Say(Frame("a late answer", 1) + ScriptedDaemon::Frame(GetParam().reply, "no", 2, 5) +
+             Frame(GetParam().good, 3));
+  interrupt = false;
+  EXPECT_TRUE(GetParam().ask(*client).ok());
+  daemon.Say(Frame("the same again", 1));
+  EXPECT_EQ(GetParam().ask(*client).code, Code::kUnavailable);
+}
+
+TEST(InterruptedReadTest, ItsStagingIsUsedAgainOnceTheDaemonIsDoneWithIt) {
+  ScriptedDaemon daemon;
+  auto client = daemon.ConnectClient(kInterruptible);
+  std::string data(16 << 20, '\0');
+  const auto read = [&] { return client->Read(0, 1, 0, data.data(), data.size(), 0).code; };
+  interrupt = true;
+  // More than the staging area holds.
+  for (uint64_t i = 0; i < 2 * ring::kStagingBytes / data.size(); ++i) {
+    EXPECT_EQ(read(), Code::kCancelled);
+  }
+  const uint64_t all = ~uint64_t{0};
+  ASSERT_EQ(
+      pwrite(daemon.progress_fd(), &all, sizeof(all), offsetof(ring::ProgressPage, completed_seq)),
+      static_cast<ssize_t>(sizeof(all)));
+  EXPECT_EQ(read(), Code::kOk);
+}
+
+TEST(InterruptedSubmissionTest, AFullRingIsWaitedForBeforeAnythingBegins) {
+  ScriptedDaemon daemon;
+  auto client = daemon.ConnectClient(kInterruptible);
+  interrupt = true;
+  uint64_t records = 0;
+  while (client->AwaitRoom().ok()) {
+    ASSERT_TRUE(client->Alloc(++records, ring::DType::kF32, 1, 0).ok());
+  }
+  EXPECT_EQ(client->AwaitRoom().code, Code::kCancelled);
+  EXPECT_GT(records, ring::kRingBytes / 2 / sizeof(ring::AllocRecord));
+  // What was begun before goes in nevertheless.
+  EXPECT_TRUE(client->Alloc(++records, ring::DType::kF32, 1, 0).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Requests, ReplyTest, ::testing::ValuesIn(Questions()),

@@ -41,7 +41,8 @@ TEST(SleepForTest, WaitersOfDifferentTargetsAllArrive) {
   for (uint64_t step : {1000, 1500, 3000, 20000}) {
     waiters.emplace_back([&word, &waiting, step] {
       for (uint64_t target = step; target <= kLast; target += step) {
-        while (!SleepFor(word, waiting, target)) {
+        bool signalled;
+        while (!SleepFor(word, waiting, target, &signalled)) {
         }
       }
     });

@@ -79,7 +79,7 @@ class ScriptedDaemon {
 
   std::unique_ptr<Connection> Connect() { return std::make_unique<Connection>(std::move(client_)); }
   // Past its Hello.
-  std::unique_ptr<ClientImpl> ConnectClient() {
+  std::unique_ptr<ClientImpl> ConnectClient(const WaitHooks& hooks = {}) {
     Greeting greeting{};
     greeting.reply.daemon_pid = 42;
     greeting.ring = RingMemfd();
@@ -87,14 +87,16 @@ class ScriptedDaemon {
     greeting.progress = Memfd(ring::kProgressBytes);
     greeting.event = Memfd(8);  // nobody sleeps: it is never written
     ring_ = Fd(dup(greeting.ring.get()));
-    auto client = std::make_unique<ClientImpl>(WaitHooks{}, Connect(), std::move(greeting));
+    progress_ = Fd(dup(greeting.progress.get()));
+    auto client = std::make_unique<ClientImpl>(hooks, Connect(), std::move(greeting));
     EXPECT_TRUE(client->MapAreas().ok());
     return client;
   }
   int ring_fd() const { return ring_.get(); }
+  int progress_fd() const { return progress_.get(); }
 
  private:
-  Fd client_, socket_, ring_;
+  Fd client_, socket_, ring_, progress_;
 };
 
 }  // namespace neurond::client

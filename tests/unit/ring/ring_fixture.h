@@ -181,7 +181,7 @@ class RingFixture : public testing::Test {
     client_ = std::make_unique<RawClient>(ends[0]);
     session_ = std::make_unique<RingSession>(host_.state, Fd(ends[1]), RingSession::Peer{0, 0},
                                              [this] { ended_.set_value(); });
-    session_->Start();
+    EXPECT_TRUE(session_->Start().ok());
   }
   ~RingFixture() override {
     client_->Close();
