@@ -158,6 +158,18 @@ def test_the_arctangent_of_many_numbers():
             torch._dynamo.reset()
 
 
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_running_extremes(name):
+    x = torch.tensor([[1.0, 3.0, 3.0, 2.0], [float("nan"), 5.0, -0.0, 0.0]])
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
+        y = x.nan_to_num(4.0).to(dtype) if not dtype.is_floating_point else x.to(dtype)
+        for dim in (0, 1):
+            both(lambda t, dim=dim: list(getattr(t, name)(dim)), y)
+            both(lambda t, dim=dim: list(getattr(t.t(), name)(dim)), y)
+    both(lambda t: list(getattr(t, name)(0)), torch.tensor(2.0))
+    both(lambda t: list(getattr(t, name)(1)), torch.ones(2, 0))
+
+
 def test_derivatives_of_digamma_left_of_zero():
     x = torch.tensor([-100.25, -20.3, -8.4784, -0.5, 0.3, 5.0])
     for n in range(5):

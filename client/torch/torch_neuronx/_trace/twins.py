@@ -240,6 +240,23 @@ def _(write, self, indices, values, accumulate=False, unsafe=False):
     return self
 
 
+def _running(write, op, self, values, indices, dim):
+    best, at = op(self, dim)
+    write(values, best)
+    write(indices, at)
+    return ()
+
+
+@twin("_cummax_helper")
+def _(write, *args):
+    return _running(write, aten.cummax.default, *args)
+
+
+@twin("_cummin_helper")
+def _(write, *args):
+    return _running(write, aten.cummin.default, *args)
+
+
 @twin("embedding_renorm_")
 def _(write, self, indices, max_norm, norm_type):
     flat = aten.reshape.default(indices, [-1])
