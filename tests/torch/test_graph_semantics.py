@@ -237,6 +237,8 @@ HOST_PARTS = {
     "a sum": lambda x: x + torch.arange(3.0).mul(2).sum(),
     "moved in": lambda x: x + torch.arange(3.0).mul(2).to(x.device),
     "there and back": lambda x: ((x * 2).cpu() + 1).to(x.device) * x,
+    "copied in": lambda x: (x * 2).copy_(torch.arange(3)) + x.copy_(torch.ones(1)),
+    "copied out": lambda x: torch.zeros(3, dtype=torch.int32).copy_(x * 2),
     "a host result": lambda x: (x * 2, torch.ones(2) + 1, (x * 2).cpu() + 1),
     "a constant": lambda x: x * torch.tensor([1.0, 2.0, 3.0], device=x.device) + torch.tensor(4.0),
     "a global": lambda x: x * TABLE.to(x.device),
@@ -307,6 +309,26 @@ def test_gradients(name):
         return [t.detach() for t in result], x.grad
 
     equal(run("neuron"), run("cpu"), skip=("version",))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("compile_it", [False, True])
+def test_multilabel_margin_loss_ends_at_the_first_minus_one(reduction, compile_it):
+    """torch's own rule counts the padding as class 0."""
+
+    def run(device, target):
+        x = counting(device, *target.shape).cos().requires_grad_()
+
+        def loss(x, y):
+            return F.multilabel_margin_loss(x, y, reduction=reduction)
+
+        result = (compiled(loss, device) if compile_it else loss)(x, target.to(device))
+        (result * result).sum().backward()
+        return result.detach(), x.grad
+
+    rows = torch.tensor([[3, 0, -1, 1], [1, -1, 0, 0], [-1, 2, 2, 2], [0, 1, 2, 3]])
+    for target in (rows, rows[0]):
+        equal(run("neuron", target), run("cpu", target), skip=("version",))
 
 
 OPTIMIZERS = {

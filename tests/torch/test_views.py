@@ -6,7 +6,7 @@ import tempfile
 import pytest
 import torch
 
-from mirror import counting, same_on_both
+from mirror import counting, equal, same_on_both
 from view_programs import DTYPES
 
 
@@ -181,6 +181,25 @@ def test_a_write_through_an_expanded_tensor_is_refused_if_not_the_cpus(name):
     for _ in range(2):
         with pytest.raises(RuntimeError, match="single memory location"):
             writes[name]()
+
+
+@pytest.mark.parametrize("size", [3, 5_000_000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
+def test_one_value_fills_an_expanded_tensor(size, dtype):
+    def fill(device):
+        made = []
+        for write in (
+            lambda x: x.zero_(),
+            lambda x: x.fill_(2),
+            lambda x: torch.full(x.shape, 2, dtype=dtype, out=x),
+            lambda x: x[1:].zero_(),
+        ):
+            base = torch.ones(3, 1, dtype=dtype, device=device)
+            write(base.expand(3, size))
+            made.append(base)
+        return made
+
+    equal(fill("neuron"), fill("cpu"))
 
 
 def lists(d):

@@ -141,6 +141,7 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle) : op(handle), id(next_id.fetch
   is_graph = name == "neuron::run_graph";
   skip_reference = SkipsReference(name);
   silently_written = SilentlyWritten(name);
+  fills = name == "aten::zero_" || name == "aten::fill_.Scalar";
   divides = Divides(name);
   indexes_from_host = IndexesFromHost(name);
 }

@@ -41,6 +41,7 @@ struct OpInfo {
   bool persisted = false;          // aten, prims and our own: known to later processes too
   bool is_graph = false;           // neuron::run_graph
   bool skip_reference = false;     // fails or stalls on zeros, or has no CPU kernel
+  bool fills = false;              // writes one value: elements that share memory agree
   bool divides = false;            // the reference run must not divide integers by zero
   bool indexes_from_host = false;  // CPU index tensors are legal beside neuron tensors
   uint64_t id = 0;                 // stands for the op in local keys

@@ -112,6 +112,9 @@ bool WithinLimits(const OpInfo& info, const Call& call, const std::vector<Window
 // A few CPU kernels write through expanded tensors, element by element; a Program writes a View
 // whole and could not say which of the elements that share memory wins.
 void CheckExpandedWrites(const OpInfo& info, const torch::jit::Stack& stack) {
+  if (info.fills) {
+    return;
+  }
   const size_t first = stack.size() - info.args.size();
   for (size_t i = 0; i < info.args.size(); ++i) {
     if (info.written[i] && stack[first + i].isTensor() && stack[first + i].toTensor().defined()) {
@@ -129,7 +132,9 @@ void CheckWrites(const OpInfo& info, const Call& call, const torch::jit::Stack& 
       continue;
     }
     const at::Tensor& written = stack[first + i].toTensor();
-    at::assert_no_internal_overlap(written);
+    if (!info.fills) {
+      at::assert_no_internal_overlap(written);
+    }
     for (const TensorArg& other : call.tensors) {
       if (other.tensor->unsafeGetTensorImpl() != written.unsafeGetTensorImpl()) {
         at::assert_no_partial_overlap(written, *other.tensor);

@@ -12,6 +12,7 @@ import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 
 from . import rng, transformer, twins
+from .device import is_ours
 from .errors import Refused
 from .kept import KEPT
 
@@ -74,8 +75,8 @@ def _polar(magnitude, angle):
     return aten.complex.default(*parts)
 
 
-def _multilabel_margin_loss(x, target, reduction):
-    """torch's own counts what stands after the first -1 as targets of class 0."""
+def _multilabel_margins(x, target):
+    """Of each place and class: the place's class, the margin that counts (else 0); the targets."""
     classes = x.shape[-1]
     place = aten.arange.default(classes, device=x.device)
     ends = aten.where.ScalarOther(aten.eq.Scalar(target, -1), place, classes)
@@ -92,10 +93,48 @@ def _multilabel_margin_loss(x, target, reduction):
         aten.logical_not.default(aten.unsqueeze.default(is_target, -2)),
     )
     terms = aten.where.ScalarOther(counted, aten.clamp_min.default(margins, 0), 0.0)
-    loss = aten.div.Tensor(aten.sum.dim_IntList(terms, [-2, -1]), classes)
+    return of_class, terms, is_target
+
+
+def _multilabel_margin_loss(x, target, reduction):
+    """torch's own counts what stands after the first -1 as targets of class 0."""
+    _, terms, is_target = _multilabel_margins(x, target)
+    loss = aten.div.Tensor(aten.sum.dim_IntList(terms, [-2, -1]), x.shape[-1])
     if reduction != 0:
         loss = (aten.mean if reduction == 1 else aten.sum).default(loss)
     return loss, prims.convert_element_type.default(is_target, x.dtype)
+
+
+def _multilabel_margin_loss_backward(grad, x, target, reduction, is_target):
+    of_class, terms, _ = _multilabel_margins(x, target)
+    active = prims.convert_element_type.default(aten.gt.Scalar(terms, 0), x.dtype)
+    pulled = aten.mul.Tensor(of_class, aten.sum.dim_IntList(active, [-1], True))
+    slope = aten.sum.dim_IntList(aten.sub.Tensor(active, pulled), [-2])
+    count = x.shape[-1] * (x.shape[0] if reduction == 1 and x.dim() == 2 else 1)
+    if grad.dim() == 1 and x.dim() == 2:
+        grad = aten.unsqueeze.default(grad, -1)
+    return aten.mul.Tensor(aten.div.Tensor(slope, count), grad)
+
+
+def _replace_autograd_rule() -> None:
+    """torch applies its own rule above autograd, where tracing meets it before our table."""
+    op, key = aten.multilabel_margin_loss_forward.default, torch._C.DispatchKey.Autograd
+    torchs_own = op.py_kernels.pop(key)
+
+    @op.py_impl(key)
+    def _(x, target, reduction):
+        ours = is_ours(x.device) and x.shape == target.shape  # (torch's own words for an error)
+        return (_multilabel_margin_loss if ours else torchs_own)(x, target, reduction)
+
+
+_replace_autograd_rule()
+
+
+def _copy(x, src, non_blocking=False):
+    """What comes from the other side is moved first: programs and eager steps know one device."""
+    if src.device == x.device:
+        return NotImplemented
+    return aten.copy.default(x, aten._to_copy.default(src, device=x.device))
 
 
 def _fma(a, b, c):
@@ -127,6 +166,7 @@ def _own_rules() -> dict:
     table[aten.convolution_backward_overrideable.default] = _convolution_backward_overrideable
     table[aten.polar.default] = _polar
     table[aten.multilabel_margin_loss_forward.default] = _multilabel_margin_loss
+    table[aten.multilabel_margin_loss_backward.default] = _multilabel_margin_loss_backward
     table[aten._native_multi_head_attention.default] = transformer.multi_head_attention
     table[aten._transformer_encoder_layer_fwd.default] = transformer.encoder_layer
     table[aten.empty.memory_format] = _uninitialized
@@ -159,6 +199,7 @@ def _core_and_wider() -> dict:
         table.pop(op, None)
     table.update(own)
     table[inductor_prims.fma] = _fma
+    table[aten.copy.default] = _copy
     return table
 
 
