@@ -20,7 +20,7 @@ Value SpreadByMask(Op& op, const Value& x, const Value& mask, int before, Value 
   padded.insert(padded.end(), values.sizes.begin(), values.sizes.end());
   values = b.Reshape(values, padded);
   const int64_t given = values.dim(before), places = mask.Elements();
-  Sizes flat(x.sizes.begin(), x.sizes.begin() + before), names = flat;
+  Sizes flat(x.sizes.begin(), x.sizes.begin() + before);
   flat.push_back(given);
   flat.insert(flat.end(), x.sizes.end() - after, x.sizes.end());
   values = b.Broadcast(values, flat);
