@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -65,8 +64,12 @@ std::string KeptText(const std::string& identity, const std::string& hash) {
 }
 
 std::string KeptHash(const std::string& kept, const std::string& identity) {
-  std::ifstream in(kept);
-  const std::string text(std::istreambuf_iterator<char>(in), {});
+  // Whatever may lie there: a pipe must not hold us, a device not fill memory.
+  const int fd = open(kept.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return "";
+  FileCloser closer{fd};
+  std::string text(identity.size() + 128, '\0');  // more than a kept file has
+  text.resize(static_cast<size_t>(std::max<ssize_t>(read(fd, text.data(), text.size()), 0)));
   const std::string hash =
       text.size() > identity.size() + 33 ? text.substr(identity.size() + 1, 32) : "";
   return text == KeptText(identity, hash) ? hash : "";

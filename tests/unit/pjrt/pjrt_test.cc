@@ -3,12 +3,14 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 
 #include "plugins/pjrt/compile_options.h"
@@ -114,6 +116,17 @@ TEST(FingerprintTest, FollowsTheContentAndIsKept) {
     EXPECT_EQ(*FileFingerprint(library, keep), right) << "flipped at " << i;
     std::filesystem::resize_file(kept, i);
     EXPECT_EQ(*FileFingerprint(library, keep), right) << "truncated to " << i;
+  }
+  const std::function<void()> strangers[] = {
+      [&] { std::filesystem::create_directory(kept); },
+      [&] { ASSERT_EQ(mkfifo(kept.c_str(), 0600), 0); },
+      [&] { std::filesystem::create_symlink("/dev/zero", kept); },
+      [&] { std::filesystem::create_symlink(kept, kept); },
+  };
+  for (const auto& put : strangers) {
+    std::filesystem::remove(kept);
+    put();
+    EXPECT_EQ(*FileFingerprint(library, keep), right);
   }
   EXPECT_EQ(FileFingerprint(directory / "none", keep).status().code(), absl::StatusCode::kNotFound);
 }
