@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <map>
+#include <mutex>
 
 namespace neurond::cts {
 
@@ -27,6 +28,8 @@ std::unique_ptr<Plugin> Make(const Kind& kind) {
 
 Plugin& Shared(const Kind& kind) {
   static auto& plugins = *new std::map<std::string, std::unique_ptr<Plugin>>;
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<Plugin>& plugin = plugins[kind.name];
   if (plugin == nullptr) plugin = Make(kind);
   return *plugin;

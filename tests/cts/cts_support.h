@@ -27,7 +27,7 @@ inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 // no environment; without it the config of those over a PJRT library has no path.
 std::vector<Kind> Kinds();
 std::unique_ptr<Plugin> Make(const Kind& kind);
-// One instance per kind, never destroyed.
+// One instance per kind, never destroyed. Any thread.
 Plugin& Shared(const Kind& kind);
 
 // Counts calls of its callback and waits for the first. May be destroyed before the callback runs.
