@@ -204,7 +204,8 @@ def show_cache() -> None:
     print("\nWhat the daemon's cache holds now")
     print(
         f"  {cache['entries']} programs in memory; {cache['disk_entries']} on disk,"
-        f" {cache['disk_bytes'] / 2**20:.1f} MiB; compiled this time: {cache['compiles']}"
+        f" {cache['disk_bytes'] / 2**20:.1f} MiB;"
+        f" compiled since the daemon started: {cache['compiles']}"
     )
     print(f"  list them: {NEURONCTL} cache list", flush=True)
 

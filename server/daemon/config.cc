@@ -46,6 +46,7 @@ bool ParseFlags(int argc, char** argv, DaemonConfig* config, int* exit_code) {
   DaemonConfig& c = *config;
   std::string cache_dir;
   app.set_config("--config", "", "Read these flags from a TOML file");
+  app.allow_config_extras(CLI::config_extras_mode::error);
   app.add_option("--socket", c.socket, "Ring socket for local clients");
   app.add_option("--grpc-socket", c.grpc_socket, "gRPC Unix socket; 'none': no such socket");
   app.add_option("--grpc-address", c.grpc_address, "gRPC over TCP, for example 127.0.0.1:50051");

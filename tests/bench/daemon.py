@@ -12,6 +12,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("NEURON_BUILD_DIR", ROOT / "build" / "dev"))
+GRAPH_BENCH = BUILD / "tests" / "bench" / "graph_bench"
 NEURONCTL = BUILD / "client" / "cli" / "neuronctl"
 
 

@@ -10,7 +10,7 @@ import tempfile
 
 import torch
 
-from daemon import BUILD, ROOT, Home
+from daemon import GRAPH_BENCH, ROOT, Home
 from measure import Row, wall
 
 sys.path.insert(0, str(ROOT / "tests" / "models"))
@@ -89,7 +89,7 @@ class InProcess:
             path.write_bytes(program)
             paths.append(path)
         self.process = subprocess.Popen(
-            [BUILD / "tests" / "bench" / "graph_bench", PLUGIN, *paths],
+            [GRAPH_BENCH, PLUGIN, *paths],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

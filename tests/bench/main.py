@@ -10,7 +10,7 @@ import pathlib
 import sys
 import traceback
 
-from daemon import Home
+from daemon import GRAPH_BENCH, Home
 from measure import table
 
 NAMES = ("dispatch", "chain", "roundtrip", "graph", "upload", "download", "warm", "idle", "killed")
@@ -33,6 +33,8 @@ def main() -> int:
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the rows there")
     parser.add_argument("--only", action="append", choices=NAMES, help="repeatable")
     options = parser.parse_args()
+    if "graph" in (options.only or NAMES) and not GRAPH_BENCH.exists():
+        parser.error(f"{GRAPH_BENCH} is missing: ./deploy/setup --tests builds it")
     home = Home()
     os.environ.update(home.variables)
     os.environ.pop("NEURON_RT_ADDRESS", None)

@@ -78,11 +78,12 @@ def test_out_of_memory_raises_at_the_call_and_does_not_stick(run_python):
     run_python(OUT_OF_MEMORY, NEURON_RT_DAEMON_ARGS=f"--device-memory-bytes {64 << 20}")
 
 
-def test_strict_switch_forbids_the_cpu(run_python):
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_strict_switch_forbids_the_cpu(run_python, value):
     out = run_python(
         "import torch; torch.nonzero(torch.ones(3, device='neuron'))",
         check=False,
-        TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=1,
+        TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=value,
     )
     assert out.returncode != 0
     assert "nonzero" in out.stderr

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "client/torch/csrc/buffer.h"
 #include "client/torch/csrc/host_generator.h"
@@ -15,7 +16,8 @@ namespace {
 bool Strict() {
   static const bool strict = [] {
     const char* value = std::getenv("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION");
-    return value != nullptr && std::string_view(value) == "1";
+    const std::string_view text = value != nullptr ? value : "";
+    return text == "1" || text == "true" || text == "on" || text == "yes";
   }();
   return strict;
 }

@@ -99,8 +99,8 @@ void Runtime::Configure(std::string daemon_path, std::vector<std::string> daemon
 
 std::string Runtime::Settings() const {
   std::string settings;
-  for (const char* name : {"NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "NEURON_RT_LOG_LEVEL",
-                           "NEURON_PROCESS_TAG", "NEURON_FLOAT64"}) {
+  for (const char* name :
+       {"NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "NEURON_PROCESS_TAG", "NEURON_FLOAT64"}) {
     if (const char* value = std::getenv(name); value != nullptr) {
       settings += std::string(name) + "=" + value + "\n";
     }
@@ -136,7 +136,9 @@ const Link& Runtime::Connect() {
   if (status.code == client::Code::kCancelled) {
     ThrowInterruption();
   }
-  TORCH_CHECK(status.ok(), "neuron: no daemon: ", status.message);
+  const bool refused = status.code == client::Code::kInvalidArgument;
+  TORCH_CHECK(status.ok(),
+              refused ? "neuron: the daemon refuses: " : "neuron: no daemon: ", status.message);
   auto* link = new Link{client.release(), ++epochs_, 0};
   link->device_count = std::min(link->client->device_count(), devices_told_.load());
   link_.store(link, std::memory_order_release);
