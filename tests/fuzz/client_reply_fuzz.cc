@@ -48,7 +48,8 @@ void SendAll(int fd, const uint8_t* data, size_t size, int fd_count, int passed)
 
 void Hello(std::unique_ptr<Connection> connection) {
   Greeting greeting;
-  if (!connection->Hello({}, 1000, &greeting).ok()) return;
+  WaitScope wait({});
+  if (!connection->Hello({}, 1000, wait, &greeting).ok()) return;
   Check(greeting.ring.valid() && greeting.staging.valid() && greeting.progress.valid() &&
         greeting.event.valid());
 }
