@@ -10,7 +10,8 @@ namespace {
 
 // Whether a config file with this content is taken; what it says goes to `config`.
 bool Parse(const std::string& content, DaemonConfig* config) {
-  std::string path = testing::TempDir() + "/neurond_config_test.toml";
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  std::string path = testing::TempDir() + "/neurond_config_" + test->name() + ".toml";
   std::ofstream(path) << content;
   std::string program = "neurond", flag = "--config";
   char* argv[] = {program.data(), flag.data(), path.data()};
