@@ -181,10 +181,10 @@ Value HuberSlope(Op& op, const Value& x, const Value& y) {
 
 // log is cut off at -100, as PyTorch does.
 Value BinaryCrossEntropy(Op& op, const Value& x, const Value& y) {
-  const Value outside = op.b.Not(op.b.And(op.b.Compare("GE", x, 0), op.b.Compare("LE", x, 1)));
-  op.Check(ErrorKind::kRuntime, "all elements of input should be between 0 and 1", outside,
-           op.b.Convert(outside, DType::kI64));
   Builder& b = op.b;
+  const Value outside = b.Not(b.And(b.Compare("GE", x, 0), b.Compare("LE", x, 1)));
+  op.Check(ErrorKind::kRuntime, "all elements of input should be between 0 and 1", outside,
+           b.Convert(outside, DType::kI64));
   const Value floor = b.Fill(x.dtype, -100, x.sizes), one = b.Fill(x.dtype, 1, x.sizes);
   const Value log_x = b.Max(b.Unary("log", x), floor);
   const Value log_rest = b.Max(b.Unary("log_plus_one", b.Neg(x)), floor);

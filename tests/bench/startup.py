@@ -59,6 +59,17 @@ def _job(home: Home) -> dict:
     return json.loads(answer.stdout.splitlines()[-1])
 
 
+def _client(own: Home, program: str) -> subprocess.Popen:
+    """A process that prints one line and lives until its input ends."""
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=own.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
 def warm(home: Home) -> list[Row]:
     """Import to the end of the first compiled forward and backward, in a second process."""
     own = Home()
@@ -81,13 +92,7 @@ def warm(home: Home) -> list[Row]:
 def idle(home: Home) -> list[Row]:
     """A daemon with one idle client: CPU ticks in 5 s, and resident memory."""
     own = Home()
-    client = subprocess.Popen(
-        [sys.executable, "-c", IDLE],
-        env=own.env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    client = _client(own, IDLE)
     try:
         if client.stdout.readline().strip() != "8.0":
             raise RuntimeError("the idle client did not come up")
@@ -122,13 +127,7 @@ def killed(home: Home) -> list[Row]:
 
 def _time_to_free(own: Home) -> float:
     """Milliseconds; one look at the daemon takes some of them."""
-    client = subprocess.Popen(
-        [sys.executable, "-c", KILLED],
-        env=own.env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    client = _client(own, KILLED)
     child = None
     try:
         child = int(client.stdout.readline())
