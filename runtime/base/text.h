@@ -9,6 +9,7 @@
 #define NEUROND_RUNTIME_BASE_TEXT_H_
 
 #include <charconv>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -21,7 +22,8 @@ void AppendPart(std::string& out, const Part& part) {
     out.append(part ? "true" : "false");
   } else if constexpr (std::is_arithmetic_v<Part>) {
     char text[32];
-    out.append(text, std::to_chars(text, text + sizeof(text), part).ptr);
+    const char* end = std::to_chars(text, text + sizeof(text), part).ptr;
+    out.append(text, static_cast<size_t>(end - text));
   } else {
     out.append(std::string_view(part));
   }

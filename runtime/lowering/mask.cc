@@ -10,6 +10,20 @@
 namespace neurond::lowering {
 namespace {
 
+// How a list of values is dealt out to a mask's true places, in order.
+struct Deal {
+  Value at;     // int64 [places]: which value a true place takes; any valid one elsewhere
+  Value count;  // int64 []: true places
+};
+
+// `mask` has at least one place.
+Deal DealOut(Builder& b, const Value& mask) {
+  const int64_t places = mask.Elements();
+  const Value count = RunningSum(b, b.Reshape(b.Convert(mask, DType::kI64), {places}), 0);
+  return {b.Max(b.Sub(count, 1), b.Int(DType::kI64, 0, {places})),
+          b.Reshape(b.SliceDim(count, 0, places - 1, places), {})};
+}
+
 // For every place of x the value that x[..., mask, ...] = values puts there, if the mask is true:
 // x's dimensions are [before..., mask..., after...], those of the values, which are aligned at the
 // end, [before..., count of true places, after...]. A count of 1 is for all places.
@@ -26,20 +40,44 @@ Value SpreadByMask(Op& op, const Value& x, const Value& mask, int before, Value 
   values = b.Broadcast(values, flat);
   flat[before] = places;
   if (given == 1) return b.Reshape(b.Broadcast(values, flat), x.sizes);
-  const Value rank_of =
-      RunningSum(b, b.Reshape(b.Convert(mask, DType::kI64), {places}), 0);  // counted from 1
-  const Value count = b.Reshape(b.SliceDim(rank_of, 0, places - 1, places), {});
+  const Deal deal = DealOut(b, mask);
   std::vector<std::string> result;
   for (int d = 0; d < rank; ++d) result.push_back(d == before ? "{value}" : Cat(flat[d]));
   op.Check(ErrorKind::kRuntime,
            Cat("shape mismatch: value tensor of shape [", Join(op.Tensor(2).sizes),
                "] cannot be broadcast to indexing result of shape [", Join(result), "]"),
-           b.Compare("NE", count, static_cast<double>(given)), count);
+           b.Compare("NE", deal.count, static_cast<double>(given)), deal.count);
   if (given == 0) return x;
-  const Value at = b.Max(b.Sub(rank_of, 1), b.Int(DType::kI64, 0, {places}));
   Sizes slice = values.sizes;
   slice[before] = 1;
-  return b.Reshape(b.Gather(values, at, SliceDims(rank, before), slice), x.sizes);
+  return b.Reshape(b.Gather(values, deal.at, SliceDims(rank, before), slice), x.sizes);
+}
+
+// (self, mask, value)
+Values MaskedFill(Op& op) {
+  Builder& b = op.b;
+  const Sizes& sizes = op.ResultSizes();
+  const Value mask = b.Broadcast(b.Convert(op.Tensor(1), DType::kBool), sizes);
+  const DType dtype = op.ResultDType();
+  return {b.Select(mask, op.Operand(op.Tensor(2), dtype, dtype, sizes),
+                   op.Operand(op.Tensor(0), dtype, dtype, sizes))};
+}
+
+// The k-th true place takes the k-th element of source.
+Values MaskedScatter(Op& op) {
+  Builder& b = op.b;
+  const Sizes& sizes = op.ResultSizes();
+  const Value x = b.Broadcast(op.Tensor(0), sizes);
+  const Value mask = b.Broadcast(b.Convert(op.Tensor(1), DType::kBool), sizes);
+  const Value source = b.Convert(op.Tensor(2), x.dtype);
+  const int64_t n = x.Elements(), m = source.Elements();
+  if (n == 0) return {x};
+  const Deal deal = DealOut(b, mask);
+  op.Check(ErrorKind::kRuntime, "Number of elements of source < number of ones in mask",
+           b.Compare("GT", deal.count, static_cast<double>(m)), deal.count);
+  if (m == 0) return {x};
+  const Value taken = b.Gather(b.Reshape(source, {m}), deal.at, SliceDims(1, 0), {1});
+  return {b.Select(mask, b.Reshape(taken, sizes), x)};
 }
 
 }  // namespace
@@ -66,41 +104,6 @@ bool MaskedPut(Op& op, const Value& x, const Values& indices, const Value& value
   *out = b.Select(b.BroadcastInDim(mask, x.sizes, dims), accumulate ? b.Add(x, put) : put, x);
   return true;
 }
-
-namespace {
-
-// (self, mask, value)
-Values MaskedFill(Op& op) {
-  Builder& b = op.b;
-  const Sizes& sizes = op.ResultSizes();
-  const Value mask = b.Broadcast(b.Convert(op.Tensor(1), DType::kBool), sizes);
-  const DType dtype = op.ResultDType();
-  return {b.Select(mask, op.Operand(op.Tensor(2), dtype, dtype, sizes),
-                   op.Operand(op.Tensor(0), dtype, dtype, sizes))};
-}
-
-// The k-th true place takes the k-th element of source.
-Values MaskedScatter(Op& op) {
-  Builder& b = op.b;
-  const Sizes& sizes = op.ResultSizes();
-  const Value x = b.Broadcast(op.Tensor(0), sizes);
-  const Value mask = b.Broadcast(b.Convert(op.Tensor(1), DType::kBool), sizes);
-  const Value source = op.b.Convert(op.Tensor(2), x.dtype);
-  const int64_t n = x.Elements(), m = source.Elements();
-  if (n == 0) return {x};
-  const Value ones = b.Reshape(b.Convert(mask, DType::kI64), {n});
-  const Value rank = RunningSum(b, ones, 0);
-  const Value total = b.Reshape(b.Slice(rank, {n - 1}, {n}, {1}), {});
-  op.Check(ErrorKind::kRuntime, "Number of elements of source < number of ones in mask",
-           b.Compare("GT", total, static_cast<double>(m)), total);
-  if (m == 0) return {x};
-  const Value at = b.Reshape(b.Max(b.Sub(rank, 1), b.Int(DType::kI64, 0, {n})), {n, 1});
-  const Value taken =
-      b.Reshape(b.Gather(b.Reshape(source, {m}), at, {{}, {0}, {0}, 1}, {1}), sizes);
-  return {b.Select(mask, taken, x)};
-}
-
-}  // namespace
 
 void RegisterMask(OpTable& t) {
   t.Add("aten.masked_fill.Scalar", MaskedFill);

@@ -111,7 +111,7 @@ struct Host {
     PluginConfig config;
     const char* path = std::getenv("NEURON_PJRT_PLUGIN");
     config.path = path == nullptr ? "" : path;
-    config.options["cpu_device_count"] = "1";
+    config.options = {{"cpu_device_count", "1"}};
     auto plugin = MakePlugin(config);
     if (!plugin.ok()) {
       std::fprintf(stderr, "%s\n", plugin.status().ToString().c_str());

@@ -311,6 +311,35 @@ def test_gradients(name):
     equal(run("neuron"), run("cpu"), skip=("version",))
 
 
+CONVOLUTIONS = {
+    "1d": (F.conv1d, (2, 3, 5), (4, 3, 2)),
+    "2d": (F.conv2d, (2, 3, 5, 4), (4, 3, 2, 2)),
+    "2d, transposed": (F.conv_transpose2d, (2, 3, 5, 4), (3, 4, 2, 2)),
+    "3d": (F.conv3d, (2, 3, 4, 3, 3), (4, 3, 2, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("last", ["input", "weight", "both", "none"])
+def test_strides_of_a_convolution(name, last):
+    fn, *sizes = CONVOLUTIONS[name]
+
+    def run(device):
+        x, weight = (
+            counting(device, *size).movedim(1, -1).contiguous().movedim(-1, 1)
+            if last in (which, "both")
+            else counting(device, *size)
+            for which, size in zip(("input", "weight"), sizes, strict=True)
+        )
+        x.div_(64).requires_grad_()
+        weight.div_(64).requires_grad_()
+        y = compiled(fn, device)(x, weight)
+        (y * y).sum().backward()
+        return y.detach(), x.grad, weight.grad
+
+    equal(run("neuron"), run("cpu"), skip=("version",))
+
+
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("compile_it", [False, True])
 def test_multilabel_margin_loss_ends_at_the_first_minus_one(reduction, compile_it):

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <vector>
 
+#include "runtime/base/text.h"
+
 namespace neurond {
 namespace {
 
@@ -109,7 +111,7 @@ TEST_F(WorkerPoolTest, AWorkerSitsInItsSandbox) {
 
 TEST_F(WorkerPoolTest, OneWorkerServesManyRequests) {
   Start("", 1);
-  for (int i = 0; i < 20; ++i) Ask("p" + std::to_string(i));
+  for (int i = 0; i < 20; ++i) Ask(Cat("p", i));
   WaitAll();
   for (const auto& [name, result] : results_)
     EXPECT_TRUE(result.error.ok()) << result.error.message;
@@ -130,9 +132,9 @@ TEST_F(WorkerPoolTest, ACrashIsTriedOnceMoreAlone) {
 
 TEST_F(WorkerPoolTest, ACrashHarmsNoNeighbour) {
   Start("compile bad * crash", 2);
-  for (int i = 0; i < 6; ++i) Ask("good" + std::to_string(i));
+  for (int i = 0; i < 6; ++i) Ask(Cat("good", i));
   Ask("bad");
-  for (int i = 6; i < 12; ++i) Ask("good" + std::to_string(i));
+  for (int i = 6; i < 12; ++i) Ask(Cat("good", i));
   WaitAll();
   for (const auto& [name, result] : results_) {
     EXPECT_EQ(result.error.ok(), name != "bad") << name << ": " << result.error.message;
@@ -149,7 +151,7 @@ TEST_F(WorkerPoolTest, APluginsRefusalIsPassedOn) {
 
 TEST_F(WorkerPoolTest, AnUpgradeUnderneathGivesNoOtherWorkers) {
   const std::filesystem::path copy =
-      std::filesystem::temp_directory_path() / ("neurond-compiler-" + std::to_string(getpid()));
+      std::filesystem::temp_directory_path() / Cat("neurond-compiler-", getpid());
   std::filesystem::copy(program_, copy);
   program_ = copy;
   Start("");
@@ -169,7 +171,7 @@ TEST_F(WorkerPoolTest, AnotherPluginInTheWorkerIsRefused) {
 
 TEST_F(WorkerPoolTest, ShutdownAnswersEverybody) {
   Start("compile * * slow 60000", 1);
-  for (int i = 0; i < 3; ++i) Ask("p" + std::to_string(i));
+  for (int i = 0; i < 3; ++i) Ask(Cat("p", i));
   pool_->Shutdown();
   WaitAll();
   for (const auto& [name, result] : results_) {

@@ -17,7 +17,7 @@ import warnings
 import torch
 from torch import fx
 
-from . import decompositions, graphs, rng
+from . import decompositions, fake_convolution, graphs, rng
 from .device import is_ours
 from .errors import Refused
 from .segments import Eager, split, views_last, written_input
@@ -25,6 +25,8 @@ from .segments import Eager, split, views_last, written_input
 aten = torch.ops.aten
 
 _warned = set()
+
+fake_convolution.install()
 
 
 def neuron(gm: fx.GraphModule, example_inputs, **kwargs):
