@@ -32,7 +32,8 @@ def _convolution(rule, fake_mode, func, *args, **kwargs):
         return results
     with fake_mode:
         host_args, host_kwargs = tree_map_only(torch.Tensor, _on_host, (args, kwargs))
-        strides = iter([t.stride() for t in _tensors(func(*host_args, **host_kwargs))])
+        on_host = rule(fake_mode, func, *host_args, **host_kwargs)
+        strides = iter([t.stride() for t in _tensors(on_host)])
         return tree_map_only(torch.Tensor, lambda t: _strided(t, next(strides), t.device), results)
 
 
