@@ -278,6 +278,12 @@ Value Builder::Complex(const Value& re, const Value& im) {
   return Line(dtype, re.sizes, Cat("stablehlo.complex ", x, ", ", y, " : ", Type(dtype, re.sizes)));
 }
 
+Value Builder::Conjugate(const Value& a) {
+  if (!IsComplex(a.dtype)) return a;
+  const DType part = RealOf(a.dtype);
+  return Complex(UnaryTo("real", a, part), Neg(UnaryTo("imag", a, part)));
+}
+
 Value Builder::Convert(const Value& a, DType dtype) {
   if (a.name.empty() && a.sizes.empty()) {
     if (const auto* i = std::get_if<int64_t>(&a.number)) return Int(dtype, *i);

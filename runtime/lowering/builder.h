@@ -95,6 +95,7 @@ class Builder {
     return Min(Max(a, low), high);
   }
   Value Complex(const Value& re, const Value& im);
+  Value Conjugate(const Value& a);  // a itself unless it is complex
   // PyTorch's conversion: to bool is "!= 0", complex to real takes the real part.
   Value Convert(const Value& a, DType dtype);
   // A float value rounded to the precision and range of `dtype`, kept in its own dtype. Unlike two

@@ -152,6 +152,24 @@ bool PowByNumber(Builder& b, const Value& x, double e, Value* out) {
   return true;
 }
 
+// base ** exponent of integers, modulo their range as on the CPU. (XLA's power looks at the lowest
+// six bits of the exponent.) A negative exponent leaves 1 and -1, the rest is 0.
+Value IntegerPower(Builder& b, const Value& base, const Value& exponent) {
+  const DType dtype = base.dtype;
+  const Value one = b.Int(dtype, 1, base.sizes);
+  const int bits = 8 * DTypeBytes(dtype) - (IsUnsigned(dtype) ? 0 : 1);
+  Value power = one, square = base;
+  for (int i = 0; i < bits; ++i) {
+    const Value bit = b.And(exponent, b.Int(dtype, int64_t{1} << i, base.sizes));
+    power = b.Select(b.Compare("NE", bit, 0), b.Mul(power, square), power);
+    if (i + 1 < bits) square = b.Mul(square, square);
+  }
+  if (IsUnsigned(dtype)) return power;
+  const Value unit = b.Or(b.Compare("EQ", base, 1), b.Compare("EQ", base, -1));
+  return b.Select(b.And(b.Compare("LT", exponent, 0), b.Not(unit)), b.Zeros(dtype, base.sizes),
+                  power);
+}
+
 Values Pow(Op& op) {
   const Pair p = Operands(op);
   Value out;
@@ -161,13 +179,42 @@ Values Pow(Op& op) {
   if (op.ResultDType() == DType::kBool) {  // false ** true is the only false one
     return {op.b.Or(p.a, op.b.Not(p.b))};
   }
+  if (IsInteger(p.a.dtype)) return {op.Out(IntegerPower(op.b, p.a, p.b))};
   Value power = op.b.Binary("power", p.a, p.b);
   if (op.IsTensor(1) && op.name() == "aten.pow.Tensor_Scalar" && IsFloat(p.a.dtype) &&
       op.ResultDType() != DType::kF16) {
-    // A run-time exponent of one half takes the square root too: they differ at -inf.
-    power = op.b.Select(op.b.Compare("EQ", p.b, 0.5), op.b.Unary("sqrt", p.a), power);
+    // A run-time exponent of one half takes the square root too: they differ at -inf and -0.
+    const Value root = op.b.Unary("sqrt", p.a);
+    power = op.b.Select(op.b.Compare("EQ", p.b, 0.5), root, power);
+    power = op.b.Select(op.b.Compare("EQ", p.b, -0.5),
+                        op.b.Div(op.b.Fill(root.dtype, 1, root.sizes), root), power);
   }
   return {op.Out(power)};
+}
+
+// The neighbour in the result's own dtype: one step of the bits, whose order is that of the
+// magnitude.
+Values NextAfter(Op& op) {
+  Builder& b = op.b;
+  const DType dtype = op.ResultDType();
+  const int width = DTypeBytes(dtype);
+  const DType bits = width == 2 ? DType::kI16 : width == 4 ? DType::kI32 : DType::kI64;
+  const Sizes& sizes = op.ResultSizes();
+  const Value x = op.Operand(op.Tensor(0), dtype, dtype, sizes);
+  const Value y = op.Operand(op.Tensor(1), dtype, dtype, sizes);
+  const Value from = b.BitcastConvert(x, bits, sizes), to = b.BitcastConvert(y, bits, sizes);
+  const Value sign = b.Int(bits, width == 8 ? INT64_MIN : -(int64_t{1} << (8 * width - 1)), sizes);
+  const Value zero = b.Zeros(bits, sizes);
+  // (Bits instead of a comparison with zero, which counts denormal numbers as zero.)
+  const Value at_zero = b.Compare("EQ", b.And(from, b.Not(sign)), zero);
+  const Value smallest = b.Or(b.And(to, sign), b.Int(bits, 1, sizes));
+  const Value away = b.Compare("EQ", b.Convert(b.Compare("GT", y, x), bits),
+                               b.Convert(b.Compare("GE", from, zero), bits));
+  const Value step = b.Select(away, b.Int(bits, 1, sizes), b.Int(bits, -1, sizes));
+  const Value moved = b.Select(at_zero, smallest, b.Add(from, step));
+  const Value next = b.Select(b.Compare("EQ", x, y), to, moved);
+  const Value nan = b.Fill(dtype, NAN, sizes);
+  return {b.Select(b.Or(b.IsNan(x), b.IsNan(y)), nan, b.BitcastConvert(next, dtype, sizes))};
 }
 
 // NaN of one operand is ignored.
@@ -338,12 +385,7 @@ void RegisterBinary(OpTable& t) {
         return LogAddExp(op, a, b, std::numbers::ln2);
       }));
   add("heaviside", {"default"}, Arithmetic(Heaviside));
-  add("nextafter", {"default"}, Arithmetic([](Op& op, const Value& x, const Value& y) {
-        Builder& b = op.b;
-        const Value nan = b.Fill(x.dtype, NAN, x.sizes);
-        const Value next = b.Binary("chlo.next_after", x, y);
-        return b.Select(b.Or(b.IsNan(x), b.IsNan(y)), nan, next);
-      }));
+  add("nextafter", {"default"}, NextAfter);
   add("lerp", {"Scalar", "Tensor"}, Lerp);
   add("addcmul", {"default"}, AddC("multiply"));
   add("addcdiv", {"default"}, AddC("divide"));

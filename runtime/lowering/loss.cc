@@ -1,5 +1,7 @@
 // Losses. The class of a target is picked by comparison with an iota along the class dimension,
 // which fuses, instead of by gather and scatter.
+#include <utility>
+
 #include "runtime/base/text.h"
 #include "runtime/lowering/families.h"
 #include "runtime/lowering/reduce.h"
@@ -182,9 +184,11 @@ Value HuberSlope(Op& op, const Value& x, const Value& y) {
 // log is cut off at -100, as PyTorch does.
 Value BinaryCrossEntropy(Op& op, const Value& x, const Value& y) {
   Builder& b = op.b;
-  const Value outside = b.Not(b.And(b.Compare("GE", x, 0), b.Compare("LE", x, 1)));
-  op.Check(ErrorKind::kRuntime, "all elements of input should be between 0 and 1", outside,
-           b.Convert(outside, DType::kI64));
+  for (const auto& [name, v] : {std::pair("input", x), std::pair("target", y)}) {
+    const Value outside = b.Not(b.And(b.Compare("GE", v, 0), b.Compare("LE", v, 1)));
+    op.Check(ErrorKind::kRuntime, Cat("all elements of ", name, " should be between 0 and 1"),
+             outside, b.Convert(outside, DType::kI64));
+  }
   const Value floor = b.Fill(x.dtype, -100, x.sizes), one = b.Fill(x.dtype, 1, x.sizes);
   const Value log_x = b.Max(b.Unary("log", x), floor);
   const Value log_rest = b.Max(b.Unary("log_plus_one", b.Neg(x)), floor);

@@ -44,12 +44,14 @@ Values Bmm(Op& op) {
   return {op.Out(BatchDot(op, a, b, 2, 1))};
 }
 
-Values DotVectors(Op& op) {
-  const Value a = Arg(op, 0), b = Arg(op, 1);
-  if (!Ranks(op, a, 1, b, 1)) return {a};
-  const Value product =
-      Dot(op, op.b.Reshape(a, {1, a.dim(0)}), op.b.Reshape(b, {b.dim(0), 1}), 1, 0);
-  return {op.Out(op.b.Reshape(product, {}))};
+LowerFn DotVectors(bool conjugate) {
+  return [conjugate](Op& op) -> Values {
+    const Value a = Arg(op, 0), b = Arg(op, 1);
+    if (!Ranks(op, a, 1, b, 1)) return {a};
+    const Value row = op.b.Reshape(conjugate ? op.b.Conjugate(a) : a, {1, a.dim(0)});
+    const Value product = Dot(op, row, op.b.Reshape(b, {b.dim(0), 1}), 1, 0);
+    return {op.Out(op.b.Reshape(product, {}))};
+  };
 }
 
 Values Mv(Op& op) {
@@ -121,8 +123,8 @@ Values Addr(Op& op) {
 void RegisterMatmul(OpTable& t) {
   t.Add("aten.mm.default", Mm);
   t.Add("aten.bmm.default", Bmm);
-  t.Add("aten.dot.default", DotVectors);
-  t.Add("aten.vdot.default", DotVectors);
+  t.Add("aten.dot.default", DotVectors(false));
+  t.Add("aten.vdot.default", DotVectors(true));
   t.Add("aten.mv.default", Mv);
   t.Add("aten.addmm.default", AddTo(2, 2));
   t.Add("aten.addmv.default", AddTo(2, 1));

@@ -3,11 +3,13 @@
 // element by element.
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "runtime/base/text.h"
 #include "runtime/lowering/families.h"
+#include "runtime/lowering/index.h"
 #include "runtime/lowering/limits.h"
-#include "runtime/lowering/matmul.h"
+#include "runtime/lowering/reduce.h"
 
 namespace neurond::lowering {
 namespace {
@@ -280,37 +282,67 @@ LowerFn AvgPoolBackward(int n) {
   };
 }
 
-// [out, in]: the share of each input element in each output's mean (adaptive windows).
-Value Averages(Builder& b, DType dtype, int64_t in, int64_t out) {
+// The windows of adaptive pooling along one dimension, and, turned round, the outputs that an input
+// element is in.
+struct Spans {
   std::vector<int64_t> starts, ends;
-  for (int64_t o = 0; o < out; ++o) {
-    starts.push_back(o * in / out);
-    ends.push_back(((o + 1) * in + out - 1) / out);
+  int64_t Widest() const {
+    int64_t widest = 0;
+    for (size_t i = 0; i < starts.size(); ++i) widest = std::max(widest, ends[i] - starts[i]);
+    return widest;
   }
-  const Sizes sizes{out, in};
-  const Value at = b.Iota(DType::kI64, sizes, 1);
-  const Value start = b.BroadcastInDim(b.Vector(starts), sizes, {0});
-  const Value end = b.BroadcastInDim(b.Vector(ends), sizes, {0});
-  const Value inside = b.And(b.Compare("GE", at, start), b.Compare("LT", at, end));
-  return b.Div(b.Convert(inside, dtype), b.Convert(b.Sub(end, start), dtype));
+};
+
+Spans AdaptiveSpans(int64_t in, int64_t out) {
+  Spans spans;
+  for (int64_t o = 0; o < out; ++o) {
+    spans.starts.push_back(o * in / out);
+    spans.ends.push_back(((o + 1) * in + out - 1) / out);
+  }
+  return spans;
 }
 
-// Multiplies dimension `dim` of x by the matrix [out, in] (transposed: [in, out]).
-Value AlongDim(Op& op, const Value& x, int dim, const Value& matrix, bool transposed) {
-  Builder& b = op.b;
-  Sizes to_last, back;
-  for (int d = 0; d < x.rank(); ++d) {
-    if (d != dim) to_last.push_back(d);
+Spans Turned(const Spans& spans, int64_t in) {
+  Spans turned;
+  size_t first = 0, past = 0;
+  for (int64_t i = 0; i < in; ++i) {
+    while (first < spans.ends.size() && spans.ends[first] <= i) ++first;
+    while (past < spans.starts.size() && spans.starts[past] <= i) ++past;
+    turned.starts.push_back(static_cast<int64_t>(first));
+    turned.ends.push_back(static_cast<int64_t>(past));
   }
-  to_last.push_back(dim);
-  back.resize(x.rank());
-  for (int d = 0; d < x.rank(); ++d) back[to_last[d]] = d;
-  const Value moved = b.Transpose(x, to_last);
-  const int64_t n = x.dim(dim), rows = n == 0 ? 0 : x.Elements() / n;
-  const Value product = Dot(op, b.Reshape(moved, {rows, n}), matrix, 1, transposed ? 0 : 1);
-  Sizes sizes = moved.sizes;
-  sizes.back() = product.dim(1);
-  return b.Transpose(b.Reshape(product, sizes), back);
+  return turned;
+}
+
+// The sums along `dim` over each span. What is outside a span does not reach its sum, whatever it
+// is: a matrix of shares would make NaN of zero times infinity.
+Value SumsOver(Builder& b, const Value& x, int dim, const Spans& spans) {
+  const auto count = static_cast<int64_t>(spans.starts.size());
+  const int64_t widest = spans.Widest();
+  const Sizes grid{count, widest};
+  const Value at =
+      b.Add(b.BroadcastInDim(b.Vector(spans.starts), grid, {0}), b.Iota(DType::kI64, grid, 1));
+  const Value inside = b.Compare("LT", at, b.BroadcastInDim(b.Vector(spans.ends), grid, {0}));
+  const Value last = b.Int(DType::kI64, x.dim(dim) - 1, grid);
+  Sizes slice = x.sizes;
+  slice[static_cast<size_t>(dim)] = 1;
+  const Value taken =
+      b.Gather(x, b.Reshape(b.Min(at, last), {count * widest, 1}), SliceDims(x.rank(), dim), slice);
+  Sizes split = x.sizes;
+  split[static_cast<size_t>(dim)] = count;
+  split.insert(split.begin() + dim + 1, widest);
+  const Value parts = b.Select(b.BroadcastInDim(inside, split, {dim, dim + 1}),
+                               b.Reshape(taken, split), b.Zeros(x.dtype, split));
+  return SumOver(b, parts, {dim + 1});
+}
+
+// x divided by the length of each span along `dim`.
+Value OverLengths(Builder& b, const Value& x, int dim, const Spans& spans) {
+  std::vector<int64_t> lengths;
+  for (size_t i = 0; i < spans.starts.size(); ++i) {
+    lengths.push_back(spans.ends[i] - spans.starts[i]);
+  }
+  return b.Div(x, b.BroadcastInDim(b.Convert(b.Vector(lengths), x.dtype), x.sizes, {dim}));
 }
 
 LowerFn AdaptiveAvg(int n, bool backward) {
@@ -328,8 +360,13 @@ LowerFn AdaptiveAvg(int n, bool backward) {
         op.Unimplemented("windows over this many elements");
         return {x};
       }
-      const int64_t in = backward ? sizes[d] : x.dim(d), out = backward ? x.dim(d) : sizes[d];
-      x = AlongDim(op, x, d, Averages(op.b, x.dtype, in, out), backward);
+      if (backward) {
+        const Spans spans = AdaptiveSpans(sizes[d], x.dim(d));
+        x = SumsOver(op.b, OverLengths(op.b, x, d, spans), d, Turned(spans, sizes[d]));
+      } else {
+        const Spans spans = AdaptiveSpans(x.dim(d), sizes[d]);
+        x = OverLengths(op.b, SumsOver(op.b, x, d, spans), d, spans);
+      }
     }
     return {op.Out(x)};
   };

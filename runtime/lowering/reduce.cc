@@ -235,6 +235,10 @@ LowerFn VarOf(char form, bool root, bool with_mean) {
 Values LogSumExp(Op& op) {
   Builder& b = op.b;
   const Value x = b.Convert(op.Tensor(0), OpMath(op.ResultDType()));
+  if (IsComplex(x.dtype)) {
+    op.Unimplemented("complex numbers");
+    return {x};
+  }
   const Sizes dims = op.Dims(1, x.rank());
   Value top = MaxOver(b, x, dims);
   top = b.Select(b.UnaryTo("is_finite", top, DType::kBool), top, b.Zeros(x.dtype, top.sizes));

@@ -52,12 +52,7 @@ Values MakeComplex(Op& op) {
                        op.Operand(op.Tensor(1), part, part, op.ResultSizes()))};
 }
 
-Values Conjugate(Op& op) {
-  const Value x = op.Tensor(0);
-  if (!IsComplex(x.dtype)) return {x};
-  const DType part = RealOf(x.dtype);
-  return {op.b.Complex(op.b.UnaryTo("real", x, part), op.b.Neg(op.b.UnaryTo("imag", x, part)))};
-}
+Values Conjugate(Op& op) { return {op.b.Conjugate(op.Tensor(0))}; }
 
 }  // namespace
 

@@ -187,7 +187,7 @@ void CopyAcross(const at::Tensor& src, const at::Tensor& dst) {
 at::Tensor CopyFromAndResize(const at::Tensor& self, const at::Tensor& dst) {
   if (self.sizes() != dst.sizes()) {
     if (IsNeuron(dst)) {
-      Resize(dst, self.sizes(), std::nullopt);
+      ResizeStrided(dst, self.sizes(), self.strides());  // as the CPU left its out=
     } else {
       dst.resize_(self.sizes());
     }

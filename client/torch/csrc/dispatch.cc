@@ -1,7 +1,6 @@
 #include "client/torch/csrc/dispatch.h"
 
 #include <ATen/core/Generator.h>
-#include <ATen/native/Resize.h>
 
 #include "client/torch/csrc/buffer.h"
 #include "client/torch/csrc/call.h"
@@ -130,14 +129,10 @@ void WarnFloat64(const OpInfo& info) {
   }
 }
 
-// `warned`: the CPU run of this very call has said that a non-empty out= tensor is resized.
-void ApplyResizes(const Entry& entry, const Call& call, bool warned) {
+void ApplyResizes(const Entry& entry, const Call& call) {
   for (const Entry::Resize& resize : entry.resizes) {
-    const at::Tensor& tensor = *call.tensors[static_cast<size_t>(resize.tensor)].tensor;
-    if (!warned) {
-      at::native::resize_output_check(tensor, resize.sizes);
-    }
-    ResizeStrided(tensor, resize.sizes, resize.strides);
+    ResizeStrided(*call.tensors[static_cast<size_t>(resize.tensor)].tensor, resize.sizes,
+                  resize.strides);
   }
 }
 
@@ -168,6 +163,9 @@ void RunKeyed(const OpInfo& info, torch::jit::Stack* stack, uint64_t graph) {
           break;  // the key changed
         }
       }
+      if (!resolved && !entry->warnings.empty()) [[unlikely]] {
+        entry->Warn();  // resolving has run the CPU, which warned, or has warned itself
+      }
       if (entry->kind == Entry::Kind::kProgram) [[likely]] {
         Submit(info, link, *entry, call, stack);
         return;
@@ -177,7 +175,7 @@ void RunKeyed(const OpInfo& info, torch::jit::Stack* stack, uint64_t graph) {
         return;
       }
       if (entry->kind == Entry::Kind::kResize) {
-        ApplyResizes(*entry, call, resolved);
+        ApplyResizes(*entry, call);
         break;
       }
       level1 = entry;

@@ -1,5 +1,7 @@
 #include "client/torch/csrc/entry.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -24,7 +26,7 @@ Table& Entries() {
 
 thread_local std::array<const Entry*, kFrontCacheSlots> front{};
 
-constexpr uint64_t kMetaVersion = 3;
+constexpr uint64_t kMetaVersion = 4;
 
 class Writer {
  public:
@@ -110,6 +112,12 @@ void OutSpec::Derive() {
   }
 }
 
+void Entry::Warn() const {
+  for (const std::string& warning : warnings) {
+    TORCH_WARN(warning);
+  }
+}
+
 EntryTable& EntryTable::Get() {
   static EntryTable table;
   return table;
@@ -163,6 +171,10 @@ std::string EncodeEntry(const Entry& entry) {
   out.Put(kMetaVersion);
   out.Put(static_cast<uint64_t>(entry.kind));
   out.PutText(entry.reason);
+  out.Put(entry.warnings.size());
+  for (const std::string& warning : entry.warnings) {
+    out.PutText(warning);
+  }
   out.Put(entry.offsets);
   out.PutList(std::vector<int64_t>(entry.statics.begin(), entry.statics.end()));
   out.Put(entry.returns.size());
@@ -194,6 +206,10 @@ bool DecodeEntry(std::string_view bytes, Entry* entry) {
   }
   entry->kind = static_cast<Entry::Kind>(kind);
   entry->reason = in.GetText();
+  entry->warnings.resize(in.Count());
+  for (std::string& warning : entry->warnings) {
+    warning = in.GetText();
+  }
   entry->offsets = in.Get();
   for (const int64_t index : in.GetList()) {
     entry->statics.push_back(static_cast<int32_t>(index));

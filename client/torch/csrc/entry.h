@@ -59,7 +59,8 @@ struct Entry {
   std::vector<ReturnSpec> returns;
   std::vector<int32_t> statics;  // kStatic: scalars; kProgram: scalars without a word
   std::vector<Resize> resizes;
-  std::string reason;  // kFallback
+  std::string reason;                 // kFallback
+  std::vector<std::string> warnings;  // that the CPU gives at every such call
   uint64_t hash = 0;
   std::vector<uint64_t> key;
   uint32_t new_buffers = 0;  // derived, as new_bytes
@@ -69,6 +70,7 @@ struct Entry {
     return hash == call_hash && key.size() == call.key.size() &&
            std::equal(key.begin(), key.end(), call.key.begin());
   }
+  void Warn() const;
 };
 
 class EntryTable {

@@ -64,6 +64,13 @@ const std::unordered_set<std::string_view>& OneProgram() {
       "aten::div_.Scalar",
       "aten::rot90",
       "aten::one_hot",
+      // torch's own know devices by name, or know less than the CPU's kernels
+      "aten::mode.values",
+      "aten::all.dims_out",
+      "aten::any.dims_out",
+      "aten::addr",
+      "aten::addr.out",
+      "aten::addr_",
   };
   return *names;
 }
@@ -81,7 +88,18 @@ bool IsView(const c10::OperatorHandle& op) {
   return false;
 }
 
+// What these do with the whole storage of a view is no matter of the view's elements, and torch's
+// own kernels, made of views and copies, do it here too.
+bool IsOfTheStorage(std::string_view name) {
+  return name == "aten::as_strided_copy" || name == "aten::as_strided_scatter" ||
+         name == "aten::diagonal_scatter" || name == "aten::select_scatter" ||
+         name == "aten::slice_scatter";
+}
+
 bool IsWorthOneProgram(const c10::OperatorHandle& op, const std::string& name) {
+  if (IsOfTheStorage(name)) {
+    return false;
+  }
   if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional)) {
     return true;
   }

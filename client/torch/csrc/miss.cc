@@ -160,10 +160,14 @@ class Resolver {
     }
     Misses().reference_runs.fetch_add(1);
     const Reference reference = RunReference(info_, call_, stack_);
+    if (ResizesAnInput(reference)) {
+      return Refused("an argument that it reads is its out= and has to be resized", !kLasting);
+    }
     if (!reference.resizes.empty()) {
       Entry entry = Blank(link_, call_, hash_);
       entry.kind = Entry::Kind::kResize;
       entry.resizes = reference.resizes;
+      entry.warnings = reference.warnings;
       return InsertByValue(std::move(entry));
     }
     if (reference.plain_values) {
@@ -176,6 +180,7 @@ class Resolver {
       Entry entry = Blank(link_, call_, hash_);
       entry.kind = Entry::Kind::kProgram;
       entry.returns = reference.returns;
+      entry.warnings = reference.warnings;
       return InsertByValue(std::move(entry));
     }
     Misses().traces.fetch_add(1);
@@ -186,6 +191,17 @@ class Resolver {
 
  private:
   static constexpr bool kLasting = true;
+
+  // Resized first, it could not be read any more.
+  bool ResizesAnInput(const Reference& reference) const {
+    return std::any_of(
+        reference.resizes.begin(), reference.resizes.end(), [&](const Entry::Resize& resize) {
+          const TensorArg& out = call_.tensors[static_cast<size_t>(resize.tensor)];
+          return std::any_of(call_.tensors.begin(), call_.tensors.end(), [&](const TensorArg& arg) {
+            return &arg != &out && arg.tensor->is_same(*out.tensor);
+          });
+        });
+  }
 
   // Graphs raise, ops run on the CPU. A lasting refusal is remembered by the daemon, so that the
   // next process does not trace in vain.
@@ -220,6 +236,7 @@ class Resolver {
       return nullptr;
     }
     entry.program = program;
+    entry.Warn();
     Misses().lookups_known.fetch_add(1);
     return EntryTable::Get().Insert(std::move(entry));
   }
@@ -270,6 +287,7 @@ class Resolver {
     Entry program = Blank(link_, call_, hash_);
     program.kind = Entry::Kind::kProgram;
     program.returns = std::move(answer.returns);
+    program.warnings = reference.warnings;
     program.offsets = answer.offsets;
     program.statics = statics;
     if (statics.empty() || (level1_ != nullptr && level1_->statics == statics)) {

@@ -69,6 +69,9 @@ bool Divides(std::string_view name) {
 }
 
 bool SkipsReference(std::string_view name) {
+  if (name.starts_with("aten::linalg_vector_norm") || name.starts_with("aten::linalg_cross")) {
+    return false;  // no factorization
+  }
   static constexpr std::string_view kPrefixes[] = {
       "aten::linalg_",
       "aten::_linalg_",

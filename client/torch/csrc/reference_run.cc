@@ -156,7 +156,11 @@ class Twin {
                               : LazyZeros(bytes));
     }
     for (const TensorArg& arg : call.tensors) {
-      tensors_.push_back(Make(arg, windows));
+      const auto same = std::find_if(call.tensors.begin(), &arg, [&](const TensorArg& other) {
+        return other.tensor->is_same(*arg.tensor);
+      });
+      tensors_.push_back(same == &arg ? Make(arg, windows)
+                                      : tensors_[static_cast<size_t>(same - call.tensors.begin())]);
     }
   }
 
@@ -285,14 +289,26 @@ torch::jit::Stack RunTwin(const OpInfo& info, Twin& twin, const torch::jit::Stac
   return arguments;
 }
 
-class NoWarnings final : public c10::WarningHandler {
+// While it lives, warnings of this thread are kept and, if there is a `next`, passed on to it.
+class KeepWarnings final : public c10::WarningHandler {
  public:
-  void process(const c10::Warning& /*warning*/) override {}
+  explicit KeepWarnings(c10::WarningHandler* next) : next_(next), guard_(this) {}
+  void process(const c10::Warning& warning) override {
+    texts_.push_back(warning.msg());
+    if (next_ != nullptr) {
+      next_->process(warning);
+    }
+  }
+  const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  c10::WarningHandler* const next_;
+  std::vector<std::string> texts_;
+  const c10::WarningUtils::WarningHandlerGuard guard_;
 };
 
 bool SmallTwinRaises(const OpInfo& info, const Call& call, const torch::jit::Stack& stack) {
-  NoWarnings quiet;
-  const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
+  const KeepWarnings quiet(nullptr);
   try {
     Twin twin(call, SmallTensors(call, info.divides ? 1 : 0));
     RunTwin(info, twin, stack);
@@ -347,10 +363,21 @@ Reference RunReference(const OpInfo& info, const Call& call, const torch::jit::S
       return reference;
     }
   }
-  Twin twin(info, call, windows);
-  const torch::jit::Stack results = RunTwin(info, twin, stack);
-  CheckExpandedWrites(info, stack);
-  twin.Read(results, &reference);
+  bool warned = false;
+  {
+    const KeepWarnings warnings(c10::WarningUtils::get_warning_handler());
+    Twin twin(info, call, windows);
+    const torch::jit::Stack results = RunTwin(info, twin, stack);
+    CheckExpandedWrites(info, stack);
+    twin.Read(results, &reference);
+    warned = !warnings.texts().empty();
+  }
+  if (warned) {  // once a process or at each call? The second run tells.
+    const KeepWarnings warnings(nullptr);
+    Twin twin(info, call, windows);
+    RunTwin(info, twin, stack);
+    reference.warnings = warnings.texts();
+  }
   reference.ran = true;
   return reference;
 }

@@ -13,6 +13,7 @@
 #define NEUROND_CLIENT_TORCH_CSRC_REFERENCE_RUN_H_
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "client/torch/csrc/call.h"
@@ -26,6 +27,7 @@ struct Reference {
   bool aliases = false;       // returns a view of an argument that the schema does not promise
   std::vector<ReturnSpec> returns;
   std::vector<Entry::Resize> resizes;  // out= tensors that the op resized
+  std::vector<std::string> warnings;   // that every such call gives, not only the first
 };
 
 // The dtype of a mask that the op indexes by: over zeros it picks nothing, which says nothing.

@@ -208,7 +208,7 @@ class _Attempt:
         self.words = Words(request, static)
         self.builder = ProgramBuilder()
         self.env = symbolic.new_env() if len(static) < len(self.scalars) else None
-        self.mode = FakeTensorMode(shape_env=self.env)
+        self.mode = FakeTensorMode(allow_fallback_kernels=False, shape_env=self.env)
         self.symbols = {}  # sympy symbol -> Ref
         self.symbol_index = {}  # sympy symbol -> j
         self.recorder = Recorder(self.builder, self.symbols)
@@ -229,6 +229,7 @@ class _Attempt:
         with self.mode, self.recorder, use_stream(self.recorder.rng):
             self.logical = [self._resolve_bits(i) for i in range(len(self.fakes))]
             args, kwargs = self._arguments()
+            self.outs = [kwargs.get(a.name) for a in self.func._schema.arguments if a.is_out]
             out = twins.run(
                 self.func, args, kwargs, lambda target, value: writes.append((target, value))
             )
@@ -308,6 +309,8 @@ class _Attempt:
         if not isinstance(value, torch.Tensor):
             value = aten.full.default([], value, dtype=target.dtype, device=device.DEVICE)
         if value.shape != target.shape:
+            if any(out is target for out in self.outs):
+                raise Refused(f"{self.func}: out= has to be resized")  # the CPU did not run
             try:
                 value = conform(value, target)
             except RuntimeError as e:
