@@ -198,6 +198,7 @@ def test_equal():
     x = torch.arange(4.0, device="neuron")
     assert torch.equal(x, x.clone())
     assert not torch.equal(x, x + 1)
+    assert torch.equal(x, x.long()) and not torch.equal(x + 0.5, x.long())
 
 
 def test_an_empty_range_is_no_rule_for_others():
