@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import bad_calls
+from compare import both
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -63,3 +64,11 @@ def test_a_graph_that_cannot_be_lowered_names_the_op():
     with pytest.raises(Exception, match="linalg_eig"):
         torch.compile(user_function, backend="neuron")(torch.ones(3, 3, device="neuron"))
     torch.neuron.synchronize()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1])
+def test_numbers_beyond_int64_are_the_cpus(number):
+    both(lambda x: [x + number, x == number, x * number], torch.tensor([1.0, 2.0**63]))
+    both(lambda x: x + number, torch.tensor([1, -5]))
+    both(lambda x: x.fill_(number), torch.zeros(2, dtype=torch.uint64))

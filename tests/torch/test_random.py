@@ -100,3 +100,49 @@ def test_randperm_and_multinomial():
     assert torch.randperm(50, device="neuron").cpu().sort().values.tolist() == list(range(50))
     picks = torch.multinomial(torch.tensor([0.0, 1.0, 0.0], device="neuron"), 4, replacement=True)
     assert picks.cpu().tolist() == [1, 1, 1, 1]
+
+
+def test_a_generator_of_another_device_is_refused():
+    generator = torch.Generator()
+    for draw in (
+        lambda: torch.randn(3, device="neuron", generator=generator),
+        lambda: torch.empty(3, device="neuron").uniform_(generator=generator),
+        lambda: torch.multinomial(torch.ones(3, device="neuron"), 1, generator=generator),
+        lambda: torch.randperm(3, device="neuron", generator=generator),
+    ):
+        with pytest.raises(RuntimeError, match="Expected a 'neuron' device type for generator"):
+            draw()
+
+
+def test_samplers_draw_on_the_cpu_whatever_the_default_device():
+    data = torch.utils.data.TensorDataset(torch.arange(20.0))
+    loader = torch.utils.data.DataLoader(data, shuffle=True)
+    with torch.device("neuron"):
+        assert sorted(batch[0].item() for batch in loader) == list(range(20))
+        assert torch.ones(1).device.type == "neuron"
+        assert torch.rand(2, generator=torch.Generator("neuron")).device.type == "neuron"
+        a, b = torch.utils.data.random_split(data, [15, 5])
+    assert len(a) == 15 and len(b) == 5
+
+
+@pytest.mark.parametrize("compile_it", [False, True])
+@pytest.mark.parametrize(
+    "low, high", [(-(2**63), 2**63 - 1), (-(2**62), 2**62 + 5), (-3, 2**63 - 1)]
+)
+def test_integers_of_a_wide_range_reach_both_ends(low, high, compile_it):
+    torch.manual_seed(0)
+
+    def draw():
+        return torch.randint(low, high, (4000,), device="neuron")
+
+    numbers = (torch.compile(draw, backend="neuron") if compile_it else draw)().tolist()
+    assert low <= min(numbers) and max(numbers) < high
+    eighth = (high - low) // 8
+    counts = [sum((n - low) // eighth == i for n in numbers) for i in range(8)]
+    assert all(400 < count < 600 for count in counts)
+
+
+def test_every_bit_of_an_integer_is_drawn():
+    x = torch.empty(2000, dtype=torch.int64, device="neuron").random_(-(2**63), None).cpu()
+    for bit in range(64):
+        assert 800 < ((x >> bit) & 1).sum() < 1200

@@ -113,3 +113,11 @@ def test_print_and_numpy():
 def test_dlpack_says_what_to_do():
     with pytest.raises(BufferError, match="cpu"):
         torch.ones(2, device="neuron").__dlpack_device__()
+
+
+def test_is_set_to():
+    x = torch.arange(6.0, device="neuron")
+    assert x.is_set_to(x.view(6)) and x[1:].is_set_to(x[1:])
+    for other in (x.clone(), x.view(2, 3), x[:5], torch.empty(0, device="neuron")):
+        assert not x.is_set_to(other)
+    assert x[:5].is_set_to(x[0:5]) and not x[:5].is_set_to(x[1:])

@@ -190,6 +190,10 @@ void Builder::HostTensor(c10::IValue& holder, bool in_list) {
   const at::Tensor& tensor = holder.toTensor();
   const c10::ScalarType dtype = tensor.scalar_type();
   const bool complex = c10::isComplexType(dtype);
+  if (dtype == c10::ScalarType::UInt64 && tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    call_.unknown_dtype = true;  // a number beyond int64
+    return;
+  }
   if (tensor.dim() != 0 && !info_.indexes_from_host) {
     FailDevices(tensor);
   }
@@ -222,6 +226,8 @@ void Builder::Number(const c10::IValue& value) {
     Host(c10::ScalarType::Bool, true, value.toBool() ? 1 : 0);
   } else if (value.isInt()) {
     Host(c10::ScalarType::Long, true, value.toInt());
+  } else if (value.isUnsigned()) [[unlikely]] {
+    call_.unknown_dtype = true;  // beyond int64: no word holds it
   } else {
     Plain(value);  // complex, None: by value
   }
@@ -321,6 +327,9 @@ void Builder::Value(c10::IValue& value, ArgKind kind, bool written) {
   } else {
     if (kind == ArgKind::kGenerator && value.isGenerator()) {
       call_.generator = value.toGenerator();
+      TORCH_CHECK(call_.generator->device().is_privateuseone(),
+                  "Expected a 'neuron' device type for generator but found '",
+                  call_.generator->device().type(), "'");
     }
     Plain(value);
   }

@@ -32,9 +32,7 @@ void FillWords(const Entry& entry, const Call& call, c10::SmallVector<int64_t, 1
   }
   if (entry.offsets > 0) {
     const at::Generator& chosen =
-        call.generator.has_value() && call.generator->device().is_privateuseone()
-            ? *call.generator
-            : DefaultGenerator(call.device);
+        call.generator.has_value() ? *call.generator : DefaultGenerator(call.device);
     auto* generator = static_cast<NeuronGenerator*>(chosen.unsafeGetGeneratorImpl());
     std::lock_guard<std::mutex> lock(generator->mutex_);
     words->push_back(static_cast<int64_t>(generator->current_seed()));

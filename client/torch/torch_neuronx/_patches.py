@@ -3,12 +3,33 @@
 import functools
 
 import torch
+from torch.utils import _device
 
 
 def apply() -> None:
     _dlpack()
     _printing()
     _storage_files()
+    _default_device()
+
+
+def _default_device() -> None:
+    """With a default device and a generator of another one, the generator decides: DataLoader's
+    samplers draw their order with one of the CPU.
+    """
+    context = _device.DeviceContext
+    original = context.__torch_function__
+
+    @functools.wraps(original)
+    def torch_function(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        generator = kwargs.get("generator")
+        if self.device.type == "neuron" and generator is not None:
+            if generator.device.type != "neuron" and kwargs.get("device") is None:
+                return func(*args, **kwargs)
+        return original(self, func, types, args, kwargs)
+
+    context.__torch_function__ = torch_function
 
 
 def _printing() -> None:

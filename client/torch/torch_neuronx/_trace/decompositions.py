@@ -11,7 +11,7 @@ import functools
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 
-from . import rng, transformer, twins
+from . import layout, rng, transformer, twins
 from .device import is_ours
 from .errors import Refused
 from .kept import KEPT
@@ -52,22 +52,42 @@ def _convolution_backward_overrideable(
     )
 
 
-def _uninitialized(size, dtype=None, device=None, **_):
+def _zeros(size, order, dtype, device):
     """Memory that nobody wrote reads as zeros, never as another's bytes."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
-    return aten.full.default(list(size), 0, dtype=dtype, device=device)
-
-
-def _uninitialized_like(x, dtype=None, device=None, **_):
-    return _uninitialized(
-        x.shape, x.dtype if dtype is None else dtype, x.device if device is None else device
+    return layout.make(
+        size, order, lambda size: aten.full.default(size, 0, dtype=dtype, device=device)
     )
 
 
-def _new_uninitialized(x, size, *_, dtype=None, device=None, **__):
-    return _uninitialized(
-        size, x.dtype if dtype is None else dtype, x.device if device is None else device
-    )
+def _empty(size, dtype=None, device=None, memory_format=None, **_):
+    return _zeros(size, layout.order_in(len(size), memory_format), dtype, device)
+
+
+def _empty_permuted(size, order, dtype=None, device=None, **_):
+    return _zeros(size, order, dtype, device)
+
+
+def _empty_strided(size, stride, dtype=None, device=None, **_):
+    order = sorted(range(len(size)), key=lambda i: (stride[i], size[i]), reverse=True)
+    return _zeros(size, order, dtype, device)
+
+
+def _like(x, dtype, device) -> tuple:
+    return x.dtype if dtype is None else dtype, x.device if device is None else device
+
+
+def _empty_like(x, dtype=None, device=None, memory_format=None, **_):
+    return _zeros(x.shape, layout.order_of(x, memory_format), *_like(x, dtype, device))
+
+
+def _new_empty(x, size, dtype=None, device=None, **_):
+    return _zeros(size, range(len(size)), *_like(x, dtype, device))
+
+
+def _new_empty_strided(x, size, stride, dtype=None, device=None, **_):
+    dtype, device = _like(x, dtype, device)
+    return _empty_strided(size, stride, dtype, device)
 
 
 def _polar(magnitude, angle):
@@ -169,12 +189,12 @@ def _own_rules() -> dict:
     table[aten.multilabel_margin_loss_backward.default] = _multilabel_margin_loss_backward
     table[aten._native_multi_head_attention.default] = transformer.multi_head_attention
     table[aten._transformer_encoder_layer_fwd.default] = transformer.encoder_layer
-    table[aten.empty.memory_format] = _uninitialized
-    table[aten.empty_strided.default] = lambda size, stride, **kw: _uninitialized(size, **kw)
-    table[aten.empty_permuted.default] = lambda size, layout, **kw: _uninitialized(size, **kw)
-    table[aten.empty_like.default] = _uninitialized_like
-    table[aten.new_empty.default] = _new_uninitialized
-    table[aten.new_empty_strided.default] = _new_uninitialized
+    table[aten.empty.memory_format] = _empty
+    table[aten.empty_strided.default] = _empty_strided
+    table[aten.empty_permuted.default] = _empty_permuted
+    table[aten.empty_like.default] = _empty_like
+    table[aten.new_empty.default] = _new_empty
+    table[aten.new_empty_strided.default] = _new_empty_strided
     return table
 
 

@@ -20,7 +20,7 @@ from torch import fx
 from . import decompositions, fake_convolution, graphs, rng
 from .device import is_ours
 from .errors import Refused
-from .segments import Eager, split, views_last, written_input
+from .segments import Eager, split, view_base, views_last, written_input
 
 aten = torch.ops.aten
 
@@ -116,11 +116,35 @@ def _for_cpu(gm, example_inputs):
 # ---- AOTAutograd --------------------------------------------------------------------------------
 
 
-def _partition(joint: fx.GraphModule, inputs, **kwargs):
+def _partition(joint: fx.GraphModule, inputs, *, num_fwd_outputs, **kwargs):
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     rng.finish_graph(joint.graph)
-    return min_cut_rematerialization_partition(joint, inputs, **kwargs)
+    forward, backward = min_cut_rematerialization_partition(
+        joint, inputs, num_fwd_outputs=num_fwd_outputs, **kwargs
+    )
+    _save_old_values(forward.graph, num_fwd_outputs)
+    return forward, backward
+
+
+def _save_old_values(graph: fx.Graph, returned: int) -> None:
+    """What backward reads of an input that forward writes is the value before the write: a copy."""
+    output = next(n for n in graph.nodes if n.op == "output")
+    written = {written_input(n) for n in graph.nodes}
+    first = next(n for n in graph.nodes if n.op != "placeholder")
+
+    def save(node):
+        if not isinstance(node, fx.Node) or view_base(node) not in written:
+            return node
+        with graph.inserting_before(first if node.op == "placeholder" else node.next):
+            copy = graph.call_function(aten.clone.default, (node,))
+        value = node.meta["val"]
+        with value.fake_mode:
+            copy.meta = {**node.meta, "val": aten.clone.default(value)}
+        return copy
+
+    values = output.args[0]
+    output.args = ((*values[:returned], *(save(node) for node in values[returned:])),)
 
 
 def fallback_allowed() -> bool:

@@ -23,6 +23,7 @@ aten = torch.ops.aten
 
 _FORMAT = "2"  # part of every content hash
 _graphs = {}
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def register(segment: Segment, name: str) -> "CompiledGraph":
@@ -39,7 +40,9 @@ def _register(graph) -> int:
 
 
 def run(graph_id: int, tensors: list, scalars: list) -> list:
-    return torch.ops.neuron.run_graph.default(graph_id, tensors, scalars)
+    """Subclasses of Tensor are Dynamo's matter: a program has plain ones."""
+    plain = [t if type(t) in _PLAIN else t.as_subclass(torch.Tensor) for t in tensors]
+    return torch.ops.neuron.run_graph.default(graph_id, plain, scalars)
 
 
 def trace(request: dict) -> dict:

@@ -18,7 +18,7 @@ import weakref
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
-from . import device
+from . import device, layout
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -142,12 +142,28 @@ def _integers(size, low, high, dtype):
     """Uniform over [low, high): 63 random bits modulo the range (bias below 2**-32 for ranges
     below 2**31).
     """
-    bits = aten.bitwise_and.Scalar(_bits(size), 2**63 - 1)
-    if high - low < 2**63:
-        bits = aten.remainder.Scalar(bits, high - low)
+    if high - low >= 2**63:
+        return _cast(_wide_integers(_bits(size), low, high), dtype)
+    bits = aten.remainder.Scalar(aten.bitwise_and.Scalar(_bits(size), 2**63 - 1), high - low)
     if not isinstance(low, int) or low != 0:
         bits = aten.add.Tensor(bits, low)
     return _cast(bits, dtype)
+
+
+def _wide_integers(bits, low, high):
+    """64 random bits modulo a range of at least half of them: what does not fit in it goes to its
+    lower end. `bits` stand for themselves plus 2**63; sums wrap.
+    """
+    inside = aten.lt.Scalar(bits, high - low - 2**63) if high - low < 2**64 else None
+    drawn = aten.add.Tensor(bits, _wrapped(low + 2**63))
+    if inside is None:
+        return drawn
+    return aten.where.self(inside, drawn, aten.add.Tensor(bits, _wrapped(2 * low - high + 2**63)))
+
+
+def _wrapped(number) -> int:
+    """As a signed 64-bit integer."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def _int_limit(dtype):
@@ -247,9 +263,41 @@ def _rrelu(x, noise, lower=0.125, upper=1 / 3, training=False, generator=None):
     return aten.mul.Tensor(x, factor), factor
 
 
+def _arranged(rule):
+    """`rule` for an op whose result has the order in memory of its first argument."""
+
+    def run(x, *args, memory_format=None, **kwargs):
+        return layout.arrange(rule(x, *args, **kwargs), layout.order_of(x, memory_format))
+
+    return run
+
+
+# Drawn into a tensor, or like one (bernoulli and normal make row-major tensors).
+_LIKE_FIRST = (
+    aten.rand_like.default,
+    aten.randn_like.default,
+    aten.randint_like.default,
+    aten.randint_like.low_dtype,
+    aten.uniform.default,
+    aten.normal_functional.default,
+    aten.bernoulli.Tensor,
+    aten.exponential.default,
+    aten.geometric.default,
+    aten.cauchy.default,
+    aten.log_normal.default,
+    aten.random.default,
+    aten.random.to,
+    getattr(aten.random, "from"),
+)
+
+
 def rules() -> dict:
     """OpOverload -> rule, for every random op that has one."""
+    table = _plain_rules()
+    return table | {op: _arranged(table[op]) for op in _LIKE_FIRST}
 
+
+def _plain_rules() -> dict:
     def like(x, dtype):
         return x.dtype if dtype is None else dtype
 

@@ -1,12 +1,13 @@
 """Splits a captured graph into steps: programs for the device, and nodes that run where they stand.
 
 A graph is one program when everything in it is on the device. What the user wrote on the CPU,
-copies between devices, and (when asked for) ops without a lowering are run eagerly, in order,
-between programs. Sizes are never a reason to split: a program is bound to its integers when it
-is called.
+copies between devices, ops that the user registered with a kernel for the device, and (when
+asked for) ops without a lowering are run eagerly, in order, between programs. Sizes are never a
+reason to split: a program is bound to its integers when it is called.
 """
 
 import dataclasses
+import functools
 import operator
 
 import torch
@@ -81,6 +82,17 @@ def is_size(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, int))
 
 
+@functools.cache
+def is_users_own(op) -> bool:
+    """An op with a kernel for the device that a program cannot hold: code that a user
+    registered.
+    """
+    if op.namespace in ("aten", "prims", "neuron"):
+        return False
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(has_kernel(op.name(), key) for key in ("PrivateUse1", "CompositeExplicitAutograd"))
+
+
 def _belongs(node: fx.Node, eager_ops) -> bool:
     """Can `node` be part of a program?"""
     if node.op != "call_function":
@@ -92,7 +104,7 @@ def _belongs(node: fx.Node, eager_ops) -> bool:
         return False
     if device is None or not isinstance(node.target, torch._ops.OpOverload):
         return False
-    if str(node.target) in eager_ops:
+    if str(node.target) in eager_ops or is_users_own(node.target):
         return False
     for source in node.all_input_nodes:
         if literal(source) is not None:
@@ -124,6 +136,13 @@ def _is_view(node: fx.Node) -> bool:
     )
 
 
+def view_base(node: fx.Node) -> fx.Node:
+    """What `node` is a view of, or `node` itself."""
+    while _is_view(node):
+        node = node.args[0]
+    return node
+
+
 def views_last(graph: fx.Graph) -> None:
     """Returned views become views of what they are taken of: made eagerly, at the end, as metadata.
 
@@ -145,14 +164,10 @@ def views_last(graph: fx.Graph) -> None:
     def copy_source(source):
         return copy(source) if on_device(source) is not None else source
 
-    def base(node):
-        while _is_view(node):
-            node = node.args[0]
-        return node
-
     def replace(node):
+        base = view_base(node)
         if not _is_view(node) or any(
-            _is_written(user) and user.args[0] is base(node) for user in base(node).users
+            _is_written(user) and user.args[0] is base for user in base.users
         ):
             return node
         return copy(node)
