@@ -31,10 +31,23 @@ def test_count_and_properties():
 
 
 def test_a_device_that_does_not_exist_raises():
-    with pytest.raises(RuntimeError, match="invalid device ordinal"):
-        torch.empty(1, device="neuron:99")
-    with pytest.raises(RuntimeError, match="invalid device ordinal"):
-        torch.neuron.set_device(99)
+    for use in (
+        lambda: torch.empty(1, device="neuron:99"),
+        lambda: torch.ones(1).to("neuron:99"),
+        lambda: torch.neuron.set_device(99),
+        lambda: torch.neuron.synchronize(99),
+        lambda: torch.neuron.get_device_properties(99),
+        lambda: torch.neuron.memory_stats(99),
+        lambda: torch.neuron.current_stream(99),
+        lambda: torch.neuron.default_stream(99),
+        lambda: torch.accelerator.current_stream(99),
+        lambda: torch.neuron.Stream(99),
+        lambda: torch.Generator("neuron:99"),
+        lambda: torch.neuron.get_rng_state(99),
+        lambda: torch.neuron.set_rng_state(torch.neuron.get_rng_state(), 99),
+    ):
+        with pytest.raises(RuntimeError, match="invalid device ordinal: neuron:99"):
+            use()
 
 
 def test_current_device_context():

@@ -373,7 +373,16 @@ def written_views(x):
     return y
 
 
+def checkpointed_attention(x):
+    def block(x):
+        q = (x * 2).view(1, 2, 4, 2)
+        return F.scaled_dot_product_attention(q, q.sin(), q.cos(), is_causal=True)
+
+    return checkpoint(block, x.tanh(), use_reentrant=False)
+
+
 GRADIENTS = {
+    "checkpointed attention": checkpointed_attention,
     "a function": lambda x: Cube.apply(x, 3).sin(),
     "a function that writes": lambda x: Doubled.apply(x * 1),
     "views": lambda x: (x.t() * 2, (x * 3)[1]),

@@ -18,7 +18,12 @@ namespace {
 c10::Device At(int index) {
   return {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index)};
 }
-int IndexOf(c10::Device device) { return device.has_index() ? device.index() : CurrentDevice(); }
+int IndexOf(c10::Device device) {
+  if (device.has_index() && device.index() != CurrentDevice()) {
+    CheckDeviceIndex(device.index());
+  }
+  return device.has_index() ? device.index() : CurrentDevice();
+}
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
@@ -32,12 +37,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   c10::Device getDevice() const override { return At(CurrentDevice()); }
   void setDevice(c10::Device device) const override {
-    if (device.index() >= 0) {
-      if (device.index() != CurrentDevice()) {
-        CheckDeviceIndex(device.index());
-      }
-      SetCurrentDevice(device.index());
-    }
+    SetCurrentDevice(IndexOf(device));
   }
   void uncheckedSetDevice(c10::Device device) const noexcept override {
     if (device.index() >= 0) {
@@ -136,6 +136,9 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     return DefaultGenerator(index);
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    if (index > 0) {  // (the first device needs no daemon)
+      CheckDeviceIndex(index);
+    }
     return NewGenerator(index);
   }
   c10::Device getDeviceFromPtr(void* /*data*/) const override {

@@ -6,7 +6,7 @@ import struct
 import torch
 
 from . import _C
-from ._utils import _get_device_index
+from ._utils import _checked_device_index
 
 _U64 = (1 << 64) - 1
 _DEVICES_MAX = 127  # torch's device index is an int8
@@ -49,7 +49,7 @@ def initial_seed() -> int:
 
 def get_rng_state(device="neuron") -> torch.Tensor:
     """A ByteTensor of 16 bytes: seed, offset."""
-    seed_value, offset = _C.get_generator(_get_device_index(device, True))
+    seed_value, offset = _C.get_generator(_checked_device_index(device))
     return torch.frombuffer(bytearray(struct.pack("<QQ", seed_value, offset)), dtype=torch.uint8)
 
 
@@ -59,7 +59,7 @@ def set_rng_state(new_state: torch.Tensor, device="neuron") -> None:
     if new_state.numel() != 16:
         raise RuntimeError("RNG state is wrong size")
     seed_value, offset = struct.unpack("<QQ", bytes(new_state.cpu().tolist()))
-    _C.set_generator(_get_device_index(device, True), seed_value, offset)
+    _C.set_generator(_checked_device_index(device), seed_value, offset)
 
 
 def get_rng_state_all() -> list:

@@ -24,3 +24,14 @@ def _get_device_index(device=None, optional: bool = False, allow_cpu: bool = Fal
     elif device is not None:
         raise ValueError(f"Expected a torch.device, a string or an int, but got: {device!r}")
     return _C.current_device()
+
+
+def _checked_device_index(device=None) -> int:
+    """The index of a device that this process sees. The first device needs no daemon."""
+    index = _get_device_index(device, True)
+    if index and not 0 <= index < _C.device_count():
+        raise RuntimeError(
+            f"neuron: invalid device ordinal: neuron:{index} (this process sees "
+            f"{_C.device_count()})"
+        )
+    return index

@@ -37,7 +37,7 @@ from ._stream import (
     set_stream,
     stream,
 )
-from ._utils import _get_device_index
+from ._utils import _checked_device_index, _get_device_index
 
 __all__ = [
     "DeviceProperties",
@@ -168,13 +168,7 @@ class DeviceProperties:
 
 
 def get_device_properties(device=None) -> DeviceProperties:
-    index = _get_device_index(device, True)
-    devices = _C.devices()
-    if not 0 <= index < len(devices):
-        raise RuntimeError(
-            f"neuron: invalid device ordinal: neuron:{index} (this process sees {len(devices)})"
-        )
-    name, platform, total, _ = devices[index]
+    name, platform, total, _ = _C.devices()[_checked_device_index(device)]
     return DeviceProperties(name, platform, total)
 
 

@@ -29,6 +29,18 @@ _warned = set()
 fake_convolution.install()
 
 
+def _attention_draws_nothing() -> None:
+    """With dropout, attention takes torch's math path. The tag of the fused op, which no device but
+    ours has, would make checkpointing save the state of a generator for it.
+    """
+    tags = aten._scaled_dot_product_fused_attention_overrideable.default.tags
+    if torch.Tag.nondeterministic_seeded in tags:
+        tags.remove(torch.Tag.nondeterministic_seeded)
+
+
+_attention_draws_nothing()
+
+
 def neuron(gm: fx.GraphModule, example_inputs, **kwargs):
     """The backend. Raises for `dynamic=True`; warns for a `mode`; graphs without neuron tensors go
     to Inductor.
