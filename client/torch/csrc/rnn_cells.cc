@@ -8,6 +8,9 @@
 namespace neurond::shim {
 namespace {
 
+// Without a write in place, which a compiled graph could not hold.
+at::Tensor OneMinus(const at::Tensor& x) { return at::rsub(x, 1); }
+
 // The workspace keeps the activated gates.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> LstmCell(
     const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& cell,
@@ -41,12 +44,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> LstmCellBackward(
       grad_cell.has_value() && grad_cell->defined() ? *grad_cell : at::zeros_like(next_cell);
   at::Tensor grad_out = at::zeros_like(out);
   if (grad_hidden.has_value() && grad_hidden->defined()) {
-    through = through + *grad_hidden * out * (1 - squashed * squashed);
-    grad_out = *grad_hidden * squashed * out * (1 - out);
+    through = through + *grad_hidden * out * OneMinus(squashed * squashed);
+    grad_out = *grad_hidden * squashed * out * OneMinus(out);
   }
   const at::Tensor gates =
-      at::cat({through * candidate * in * (1 - in), through * cell * forget * (1 - forget),
-               through * in * (1 - candidate * candidate), grad_out},
+      at::cat({through * candidate * in * OneMinus(in), through * cell * forget * OneMinus(forget),
+               through * in * OneMinus(candidate * candidate), grad_out},
               1);
   return {gates, through * forget, has_bias ? gates.sum(0) : at::Tensor()};
 }
@@ -72,9 +75,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> GruCellBa
   const auto parts = at::chunk(workspace, 5, 1);
   const at::Tensor &reset = parts[0], &update = parts[1], &fresh = parts[2], &hidden = parts[3],
                    &inner = parts[4];
-  const at::Tensor grad_update = grad * (hidden - fresh) * update * (1 - update);
-  const at::Tensor grad_fresh = grad * (1 - update) * (1 - fresh * fresh);
-  const at::Tensor grad_reset = grad_fresh * inner * reset * (1 - reset);
+  const at::Tensor grad_update = grad * (hidden - fresh) * update * OneMinus(update);
+  const at::Tensor grad_fresh = grad * OneMinus(update) * OneMinus(fresh * fresh);
+  const at::Tensor grad_reset = grad_fresh * inner * reset * OneMinus(reset);
   const at::Tensor to_input = at::cat({grad_reset, grad_update, grad_fresh}, 1);
   const at::Tensor to_hidden = at::cat({grad_reset, grad_update, grad_fresh * reset}, 1);
   return {to_input, to_hidden, grad * update, has_bias ? to_input.sum(0) : at::Tensor(),

@@ -161,6 +161,32 @@ def _fma(a, b, c):
     return aten.add.Tensor(aten.mul.Tensor(a, b), c)
 
 
+def _weight_norm_backward(grad, v, g, norms, dim):
+    others = [d for d in range(v.dim()) if d != dim]
+    along = aten.mul.Tensor(grad, v)
+    along = aten.sum.dim_IntList(along, others, True, dtype=norms.dtype) if others else along
+    back = aten.mul.Tensor(v, aten.div.Tensor(along, aten.mul.Tensor(norms, norms)))
+    grad_v = aten.mul.Tensor(aten.div.Tensor(g, norms), aten.sub.Tensor(grad, back))
+    grad_g = aten.div.Tensor(along, norms)
+    return tuple(
+        prims.convert_element_type.default(value, like.dtype)
+        for value, like in ((grad_v, v), (grad_g, g))
+    )
+
+
+# The cells that torch selects for this device are kernels of csrc made of ordinary ops.
+_CELLS = (
+    aten._thnn_fused_lstm_cell.default,
+    aten._thnn_fused_lstm_cell_backward_impl.default,
+    aten._thnn_fused_gru_cell.default,
+    aten._thnn_fused_gru_cell_backward.default,
+)
+
+
+def _run_kernel(op, *args, **kwargs):
+    return op._op_dk(torch._C.DispatchKey.PrivateUse1, *args, **kwargs)
+
+
 def _foreach(op, *args, **kwargs):
     try:
         return twins.run(op, args, kwargs, None)
@@ -185,6 +211,8 @@ def _own_rules() -> dict:
     table[aten.convolution_overrideable.default] = _convolution_overrideable
     table[aten.convolution_backward_overrideable.default] = _convolution_backward_overrideable
     table[aten.polar.default] = _polar
+    table[aten._weight_norm_interface_backward.default] = _weight_norm_backward
+    table |= {op: functools.partial(_run_kernel, op) for op in _CELLS}
     table[aten.multilabel_margin_loss_forward.default] = _multilabel_margin_loss
     table[aten.multilabel_margin_loss_backward.default] = _multilabel_margin_loss_backward
     table[aten._native_multi_head_attention.default] = transformer.multi_head_attention
