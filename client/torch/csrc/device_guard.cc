@@ -36,9 +36,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return At(before);
   }
   c10::Device getDevice() const override { return At(CurrentDevice()); }
-  void setDevice(c10::Device device) const override {
-    SetCurrentDevice(IndexOf(device));
-  }
+  void setDevice(c10::Device device) const override { SetCurrentDevice(IndexOf(device)); }
   void uncheckedSetDevice(c10::Device device) const noexcept override {
     if (device.index() >= 0) {
       SetCurrentDevice(device.index());

@@ -3,6 +3,7 @@
 import functools
 
 import torch
+from torch import _meta_registrations
 from torch.utils import _device
 
 
@@ -11,6 +12,19 @@ def apply() -> None:
     _printing()
     _storage_files()
     _default_device()
+    _cells_without_bias()
+
+
+def _cells_without_bias() -> None:
+    """The rule for the sizes of a fused LSTM cell reads the device of a bias that may be None."""
+    original = _meta_registrations.rnn_cell_checkSizes
+
+    @functools.wraps(original)
+    def check(input_gates, hidden_gates, input_bias, *args):
+        if input_bias is not None:
+            original(input_gates, hidden_gates, input_bias, *args)
+
+    _meta_registrations.rnn_cell_checkSizes = check
 
 
 def _default_device() -> None:
