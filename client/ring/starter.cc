@@ -169,7 +169,9 @@ Status Starter::Listen(Fd* listener) const {
   if (Status status = SocketAddress(path_, &address); !status.ok()) return status;
   listener->Reset(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener->valid()) return Failed("cannot make a socket", errno);
-  unlink(path_.c_str());  // of a dead daemon: nobody answered, and we hold the start lock
+  // Of a dead daemon: nobody answered, and we hold the start lock.
+  const std::string problem = ring::ClearSocketPath(path_);
+  if (!problem.empty()) return {Code::kFailedPrecondition, problem};
   if (bind(listener->get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     return Failed("cannot bind " + path_, errno);
   }

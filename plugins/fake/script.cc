@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -157,6 +158,13 @@ void Script::ReadFileIfChanged() {
   std::string state = FileState(file_);
   if (state == file_state_) return;
   file_state_ = std::move(state);
+  std::error_code missing;
+  if (std::filesystem::exists(file_, missing) &&
+      !std::filesystem::is_regular_file(file_, missing)) {
+    spdlog::error("{} is not a file: no faults come from it", file_);
+    read_ = {};
+    return;
+  }
   std::ifstream in(file_);
   std::ostringstream text;
   if (in) text << in.rdbuf();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plugins/pjrt/library_check.h"
 
 namespace neurond::pjrt {
 namespace {
@@ -81,6 +82,7 @@ PjrtApi::PjrtApi(const PJRT_Api* api)
           HasEntry(api, offsetof(PJRT_Api, PJRT_Executable_GetCompiledMemoryStats))) {}
 
 absl::StatusOr<PjrtApi> PjrtApi::Open(const std::string& path) {
+  if (absl::Status status = CheckLibrary(path); !status.ok()) return status;
   // RTLD_LOCAL: two plugins, each with its own copy of the same libraries, must not see each
   // other's symbols.
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

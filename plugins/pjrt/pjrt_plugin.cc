@@ -72,6 +72,15 @@ constexpr absl::string_view kCpuOptions = "xla_cpu_enable_fast_min_max=false";
 
 constexpr absl::string_view kDeviceCountOption = "cpu_device_count";
 
+// XLA's CPU plugin ends the process on a negative one.
+absl::Status CheckDeviceCount(const std::string& name, const std::string& value) {
+  int count = 0;
+  const bool good = absl::SimpleAtoi(value, &count) && count >= 1 && count <= kPluginDevicesMax;
+  if (name != kDeviceCountOption || good) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": expected 1 to ", kPluginDevicesMax, ", saw \"", value, "\""));
+}
+
 PjrtBuffer& AsPjrt(DeviceBuffer& buffer) { return static_cast<PjrtBuffer&>(buffer); }
 
 }  // namespace
@@ -109,6 +118,7 @@ absl::Status PjrtPlugin::CreateClient(const PjrtOptions& options) {
   }
   std::vector<PJRT_NamedValue> values;
   for (const auto& [name, value] : options.create_options) {
+    if (absl::Status status = CheckDeviceCount(name, value); !status.ok()) return status;
     values.push_back(ToNamedValue(name, value));
   }
   NEUROND_PJRT_ARGS(PJRT_Client_Create_Args, args);

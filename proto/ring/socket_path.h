@@ -45,6 +45,16 @@ inline std::string PrivateDirectoryProblem(const std::string& directory) {
   return "";
 }
 
+// Makes room for a socket: removes one that a dead process left. What lies there instead, or empty.
+// Whoever mistypes an address must not lose a file.
+inline std::string ClearSocketPath(const std::string& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) return "";  // bind says what else is wrong
+  if (!S_ISSOCK(info.st_mode)) return path + " exists and is not a socket; it is left as it is";
+  if (unlink(path.c_str()) != 0) return "cannot remove " + path + ": " + std::strerror(errno);
+  return "";
+}
+
 // The lock that whoever binds, unlinks or replaces the socket holds meanwhile.
 inline std::string StartLockPath(const std::string& socket) { return socket + ".start"; }
 // The lock that a daemon holds as long as it lives; the file holds its pid.

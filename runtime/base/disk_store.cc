@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr int kCompressionLevel = 1;  // executables shrink 3x at any level; this one costs least
 constexpr auto kAbandonedAfter = std::chrono::hours(1);
+constexpr std::string_view kTemporarySuffix = ".tmp";
 
 class Fd {
  public:
@@ -71,6 +72,21 @@ Hash128 Checksum(DiskHeader header, std::string_view packed) {
   return HashParts(parts);
 }
 
+// Calls `each` with every file of the store's folders. Others may remove files and folders
+// meanwhile: every step may fail and is skipped then.
+template <class Each>
+void ForEachFile(const std::string& directory, const Each& each) {
+  std::error_code error;
+  for (fs::directory_iterator folder(directory, error), end; !error && folder != end;
+       folder.increment(error)) {
+    std::error_code inner;
+    for (fs::directory_iterator file(folder->path(), inner), last; !inner && file != last;
+         file.increment(inner)) {
+      each(*file);
+    }
+  }
+}
+
 bool MakeDirectories(const fs::path& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
@@ -92,8 +108,18 @@ std::string DiskStore::PathOf(const Hash128& key) const {
 
 void DiskStore::Reject(const std::string& path, std::string_view why) {
   ++corrupt_;
-  spdlog::warn("cache: {} is {}; removed", path, why);
-  unlink(path.c_str());
+  if (std::remove(path.c_str()) == 0 || errno == ENOENT) {  // an empty folder goes too
+    spdlog::warn("cache: {} is {}; removed", path, why);
+  } else {
+    Tell(reads_told_, Cat(path, " is ", why, " and cannot be removed"));
+  }
+}
+
+void DiskStore::Tell(std::atomic<int>& told, std::string_view what) {
+  const char* why = std::strerror(errno);
+  if (told.load() >= kCacheWarningsMax) return;
+  spdlog::warn("cache: {}: {}{}", what, why,
+               ++told < kCacheWarningsMax ? "" : "; no further ones are told");
 }
 
 void DiskStore::Use(const Hash128& key) {
@@ -112,17 +138,14 @@ std::optional<std::string> DiskStore::ReadFile(const Hash128& key, const std::st
   // Without O_NONBLOCK a pipe in the file's place would hold the reader for ever.
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
-    if (errno != ENOENT && !unreadable_told_.exchange(true)) {
-      spdlog::warn("cache: cannot read {}: {}; further ones are not told", path,
-                   std::strerror(errno));
-    }
+    if (errno != ENOENT) Tell(reads_told_, Cat("cannot read ", path));
     return std::nullopt;
   }
   DiskHeader header;
   struct stat info;
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) ||
       !ReadAll(file.get(), &header, sizeof(header))) {
-    Reject(path, "truncated or no file");
+    Reject(path, "no file or a truncated one");
     return std::nullopt;
   }
   if (header.magic != kDiskMagic) {
@@ -167,9 +190,9 @@ std::optional<std::string> DiskStore::ReadFile(const Hash128& key, const std::st
 
 bool DiskStore::WriteFile(const std::string& path, const DiskHeader& header,
                           std::string_view packed) {
-  const std::string temporary = Cat(path, ".", getpid(), ".", ++temporaries_, ".tmp");
+  std::string temporary = Cat(path, ".XXXXXX", kTemporarySuffix);
   {
-    const Fd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const Fd file(mkostemps(temporary.data(), kTemporarySuffix.size(), O_CLOEXEC));
     if (file.get() < 0) return false;
     if (!WriteAll(file.get(), &header, sizeof(header)) ||
         !WriteAll(file.get(), packed.data(), packed.size())) {
@@ -215,7 +238,7 @@ void DiskStore::Write(const Hash128& key, std::string_view blob) {
     written = MakeDirectories(fs::path(path).parent_path()) && WriteFile(path, header, packed);
   }
   if (!written) {
-    spdlog::warn("cache: cannot write {}: {}", path, std::strerror(errno));
+    Tell(writes_told_, Cat("cannot write ", path));
     return;
   }
   std::lock_guard<std::mutex> lock(mutex_);
@@ -244,57 +267,50 @@ void DiskStore::ScanLocked(bool evict) {
   std::vector<Entry> files;
   int64_t bytes = 0;
   const auto now = fs::file_time_type::clock::now();
-  std::error_code error;
-  // Others may remove files and folders meanwhile: every step may fail and is skipped then.
-  for (fs::directory_iterator folder(directory_, error), end; !error && folder != end;
-       folder.increment(error)) {
-    std::error_code inner;
-    for (fs::directory_iterator file(folder->path(), inner), last; !inner && file != last;
-         file.increment(inner)) {
-      std::error_code gone;
-      const fs::file_time_type touched = file->last_write_time(gone);
-      const int64_t size = gone ? 0 : static_cast<int64_t>(file->file_size(gone));
-      if (gone) continue;
-      const std::string name = file->path().filename().string();
-      if (name.ends_with(suffix_)) {
-        const std::optional<Hash128> key = Hash128::FromHex(name.substr(0, 32));
-        files.push_back({key && used_.contains(*key), touched, size, file->path()});
-        bytes += size;
-      } else if (name.ends_with(".tmp") && now - touched > kAbandonedAfter) {
-        fs::remove(file->path(), gone);  // a writer died
-      }
+  ForEachFile(directory_, [&](const fs::directory_entry& file) {
+    std::error_code gone;
+    fs::file_time_type touched = file.last_write_time(gone);
+    const int64_t size = gone ? 0 : static_cast<int64_t>(file.file_size(gone));
+    if (gone) return;
+    // From before the clock was set back: what was used since then looks older.
+    const bool unlikely = touched - now > kAbandonedAfter;
+    const std::string name = file.path().filename().string();
+    if (name.ends_with(suffix_)) {
+      const std::optional<Hash128> key = Hash128::FromHex(name.substr(0, 32));
+      if (unlikely) touched = fs::file_time_type::min();
+      files.push_back({key && used_.contains(*key), touched, size, file.path()});
+      bytes += size;
+    } else if (name.ends_with(kTemporarySuffix) && (unlikely || now - touched > kAbandonedAfter)) {
+      fs::remove(file.path(), gone);  // a writer died
     }
-  }
+  });
   scanned_ = true;
-  if (evict && bytes > bytes_max_) {
-    std::sort(files.begin(), files.end(), [](const Entry& a, const Entry& b) {
-      return std::tie(a.used, a.touched) < std::tie(b.used, b.touched);
-    });
-    size_t next = 0;
-    while (next < files.size() && bytes > bytes_max_ / 10 * 9) {
-      std::error_code gone;
-      fs::remove(files[next].path, gone);
-      bytes -= files[next].bytes;
-      ++evictions_;
-      ++next;
-    }
-    files.erase(files.begin(), files.begin() + static_cast<ptrdiff_t>(next));
-  }
   entries_ = static_cast<int64_t>(files.size());
   bytes_ = bytes;
+  if (!evict || bytes <= bytes_max_) return;
+  std::sort(files.begin(), files.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.used, a.touched) < std::tie(b.used, b.touched);
+  });
+  for (const Entry& file : files) {
+    if (bytes_ <= bytes_max_ / 10 * 9) break;
+    std::error_code error;
+    fs::remove(file.path, error);
+    if (error) continue;  // may not be removed, and still takes its place
+    bytes_ -= file.bytes;
+    --entries_;
+    ++evictions_;
+  }
 }
 
 int64_t DiskStore::Clear() {
   if (directory_.empty()) return 0;
   std::lock_guard<std::mutex> lock(mutex_);
   int64_t removed = 0;
-  std::error_code error;
-  for (fs::recursive_directory_iterator file(directory_, error), end; !error && file != end;
-       file.increment(error)) {
-    if (!file->path().filename().string().ends_with(suffix_)) continue;
+  ForEachFile(directory_, [&](const fs::directory_entry& file) {
     std::error_code gone;
-    if (fs::remove(file->path(), gone)) ++removed;
-  }
+    const bool ours = file.path().filename().string().ends_with(suffix_);
+    if (ours && fs::remove(file.path(), gone)) ++removed;
+  });
   ScanLocked(false);
   return removed;
 }

@@ -11,8 +11,8 @@
 // another kDiskVersion is a miss. A short, long, flipped or foreign file is a miss, a log line and
 // a count, and is removed. What cannot be opened is a miss and a log line. Reading touches the
 // file's modification time; when a write brings the store over its bound, the files touched longest
-// ago go until nine tenths of the bound are left, those that this process uses (has read or
-// written) last.
+// ago (or in the future) go until nine tenths of the bound are left, those that this process uses
+// (has read or written) last.
 //
 // Thread-safety: all methods, from any thread; they block on the disk.
 
@@ -76,15 +76,16 @@ class DiskStore {
   void Use(const Hash128& key);
   bool WriteFile(const std::string& path, const DiskHeader& header, std::string_view packed);
   void Reject(const std::string& path, std::string_view why);
+  // Logs `what` and errno's text, a limited number of times.
+  void Tell(std::atomic<int>& told, std::string_view what);
   void ScanLocked(bool evict);
 
   const std::string directory_;
   const std::string suffix_;
   const uint64_t tag_;
   const int64_t bytes_max_;
-  std::atomic<bool> unreadable_told_ = false;
+  std::atomic<int> reads_told_ = 0, writes_told_ = 0;
   std::atomic<int64_t> corrupt_ = 0;
-  std::atomic<int64_t> temporaries_ = 0;
   mutable std::mutex mutex_;  // of what follows; held during a scan
   absl::flat_hash_set<Hash128> used_;
   bool scanned_ = false;

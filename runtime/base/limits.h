@@ -64,6 +64,9 @@ inline constexpr int64_t kScriptSlowMsMax = 600'000;
 // --- Caches -------------------------------------------------------------------------------------
 // One file of a disk store before compression: an executable of a large graph has some tens of MB.
 inline constexpr int64_t kDiskEntryBytesMax = int64_t{1} << 30;
+// Files of one store that cannot be read, and that cannot be written, told in the log: a full disk
+// fails thousands.
+inline constexpr int kCacheWarningsMax = 10;
 // Lowered Programs and aliases on disk; an eager op takes about 2 KiB.
 inline constexpr int64_t kProgramDiskBytesMax = int64_t{2} << 30;
 // Key or client metadata of one alias: a fused optimizer over 10,000 tensors has some MB. A larger

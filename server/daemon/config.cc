@@ -30,6 +30,25 @@ std::string InstalledPlugin() {
   return "";
 }
 
+// CLI11's checks: what is wrong with the text, or empty.
+std::string CheckHostPort(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const std::string host = text.substr(0, colon);
+  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
+  const bool bare = host.find_first_of(":/") == std::string::npos;
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  const bool number = !port.empty() && port.size() <= 5 &&
+                      port.find_first_not_of("0123456789") == std::string::npos;
+  if (!host.empty() && (bare || bracketed) && number && std::stoi(port) <= 65535) return "";
+  return "expected host:port with a port of 0 to 65535, saw \"" + text + "\"";
+}
+
+std::string CheckNameValue(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals != 0 && equals != std::string::npos) return "";
+  return "expected name=value, saw \"" + text + "\"";
+}
+
 std::string DefaultCacheDirectory() {
   const std::string url = Environment("NEURON_COMPILE_CACHE_URL");
   if (!url.empty() && url.front() == '/') return url;
@@ -49,20 +68,24 @@ bool ParseFlags(int argc, char** argv, DaemonConfig* config, int* exit_code) {
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.add_option("--socket", c.socket, "Ring socket for local clients");
   app.add_option("--grpc-socket", c.grpc_socket, "gRPC Unix socket; 'none': no such socket");
-  app.add_option("--grpc-address", c.grpc_address, "gRPC over TCP, for example 127.0.0.1:50051");
+  app.add_option("--grpc-address", c.grpc_address, "gRPC over TCP, for example 127.0.0.1:50051")
+      ->check(CheckHostPort);
   app.add_flag("--detach", c.detach, "Leave the parent process");
   app.add_option("--idle-exit-seconds", c.idle_exit_seconds,
                  "End after so long without a client; 0: never (default: 300 with --detach)")
+      ->check(CLI::NonNegativeNumber)
       ->take_last();
   app.add_option("--plugin-kind", c.plugin_kind, "'pjrt' or 'fake'")->take_last();
   app.add_option("--plugin", c.plugin, "Path of the PJRT plugin")->take_last();
   app.add_option("--plugin-option", c.plugin_options, "name=value for the plugin; repeatable")
+      ->check(CheckNameValue)
       ->allow_extra_args(false);
   app.add_option("--devices", c.devices, "Number of CPU devices")
       ->check(CLI::Range(0, 127))
       ->take_last();
   app.add_option("--script-file", c.script_file, "Script of the fake plugin")->take_last();
   app.add_option("--device-memory-bytes", c.device_memory_bytes, "Memory of each device")
+      ->check(CLI::NonNegativeNumber)
       ->take_last();
   app.add_option("--device-inflight-max", c.device_inflight_max,
                  "Executes of a device that are not complete yet")
@@ -71,12 +94,16 @@ bool ParseFlags(int argc, char** argv, DaemonConfig* config, int* exit_code) {
   CLI::Option* cache =
       app.add_option("--cache-dir", cache_dir, "Executable cache; '': in memory only");
   cache->take_last();
-  app.add_option("--cache-bytes-max", c.cache_bytes_max, "Size of the cache on disk")->take_last();
+  app.add_option("--cache-bytes-max", c.cache_bytes_max, "Size of the cache on disk")
+      ->check(CLI::NonNegativeNumber)
+      ->take_last();
   app.add_option("--workers", c.workers, "Compiler processes; 0: by cores and memory")
       ->check(CLI::Range(0, 256))
       ->take_last();
   app.add_option("--log-file", c.log_file, "Log file; default: standard error")->take_last();
-  app.add_option("--log-level", c.log_level, "trace, debug, info, warning, error")->take_last();
+  app.add_option("--log-level", c.log_level, "How much is logged")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "critical", "off"}))
+      ->take_last();
   app.set_version_flag("--version", NEURON_VERSION);
   try {
     app.parse(argc, argv);

@@ -30,8 +30,10 @@ absl::StatusOr<Fd> Bind(const std::string& path) {
                                           " are possible"));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
+  // Of a daemon that is gone: the caller holds both locks.
+  const std::string problem = ring::ClearSocketPath(path);
+  if (!problem.empty()) return absl::FailedPreconditionError(problem);
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  unlink(path.c_str());  // of a daemon that is gone: the caller holds both locks
   if (!fd.valid() || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
       chmod(path.c_str(), 0600) != 0 || listen(fd.get(), kBacklog) != 0) {
     return absl::ErrnoToStatus(errno, Cat("cannot listen on ", path));

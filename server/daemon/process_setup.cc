@@ -40,6 +40,10 @@ absl::Status SetUpLogging(const std::string& file, const std::string& level) {
   if (file.empty()) {
     sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   } else {
+    struct stat info;
+    if (stat(file.c_str(), &info) == 0 && S_ISFIFO(info.st_mode)) {  // would wait for its reader
+      return absl::InvalidArgumentError(Cat("cannot log to ", file, ": it is a pipe"));
+    }
     try {  // spdlog reports a file that cannot be opened this way
       sink =
           std::make_shared<spdlog::sinks::rotating_file_sink_mt>(file, kLogFileBytesMax, kLogFiles);

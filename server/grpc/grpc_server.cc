@@ -6,9 +6,7 @@
 #include <grpcpp/impl/service_type.h>
 #include <grpcpp/resource_quota.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
-#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -19,6 +17,7 @@
 #include "server/grpc/drain_signal.h"
 #include "server/grpc/limits.h"
 #include "server/grpc/program_service.h"
+#include "server/grpc/socket_name.h"
 
 namespace neurond {
 namespace {
@@ -27,17 +26,14 @@ class GrpcServerImpl final : public GrpcServer {
  public:
   GrpcServerImpl(const DaemonState& state, GrpcServerOptions options)
       : options_(std::move(options)),
+        unix_name_(options_.unix_path),
         device_service_(MakeDeviceService(state, options_.workers, counts_, drain_)),
         program_service_(MakeProgramService(state, counts_, drain_)) {}
 
   ~GrpcServerImpl() override { Shutdown(std::chrono::milliseconds(0)); }
 
   absl::Status Start() {
-    if (options_.unix_path.size() >= sizeof(sockaddr_un::sun_path)) {
-      return absl::InvalidArgumentError(Cat("gRPC socket path: expected at most ",
-                                            sizeof(sockaddr_un::sun_path) - 1, " bytes, saw ",
-                                            options_.unix_path));
-    }
+    if (absl::Status s = unix_name_.Check(); !s.ok()) return s;
     // gRPC's own health service has no descriptor; linking this one lets reflection describe it.
     grpc::health::v1::HealthCheckRequest::descriptor();
     grpc::EnableDefaultHealthCheckService(true);
@@ -55,7 +51,7 @@ class GrpcServerImpl final : public GrpcServer {
               options_.unix_path.empty() || options_.tcp_address.empty() ? "" : " and ",
               options_.tcp_address));
     }
-    return absl::OkStatus();
+    return unix_name_.Publish();
   }
 
   void Shutdown(std::chrono::milliseconds deadline) override {
@@ -63,6 +59,7 @@ class GrpcServerImpl final : public GrpcServer {
     if (server_ == nullptr) return;
     server_->GetHealthCheckService()->SetServingStatus(false);
     drain_.Set();
+    unix_name_.Remove();
     server_->Shutdown(std::chrono::system_clock::now() + deadline);
     server_.reset();
   }
@@ -85,7 +82,7 @@ class GrpcServerImpl final : public GrpcServer {
     builder.SetResourceQuota(quota);
     const auto credentials = grpc::InsecureServerCredentials();
     if (!options_.unix_path.empty()) {
-      builder.AddListeningPort("unix:" + options_.unix_path, credentials, &unix_port_);
+      builder.AddListeningPort("unix:" + unix_name_.own(), credentials, &unix_port_);
     }
     if (!options_.tcp_address.empty()) {
       builder.AddListeningPort(options_.tcp_address, credentials, &tcp_port_);
@@ -95,6 +92,7 @@ class GrpcServerImpl final : public GrpcServer {
   }
 
   const GrpcServerOptions options_;
+  SocketName unix_name_;
   RemoteCounts counts_;
   DrainSignal drain_;
   const std::unique_ptr<grpc::Service> device_service_, program_service_;

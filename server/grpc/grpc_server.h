@@ -6,8 +6,7 @@
 // at its call's cancellation and at the drain at least every kGrpcPollMs, so Shutdown ends by its
 // deadline.
 //
-// The daemon must hold its lock file first: gRPC replaces a Unix socket that is in the way. This
-// header includes no gRPC.
+// This header includes no gRPC.
 
 #ifndef NEUROND_SERVER_GRPC_GRPC_SERVER_H_
 #define NEUROND_SERVER_GRPC_GRPC_SERVER_H_
@@ -48,7 +47,8 @@ class GrpcServer {
   virtual int tcp_port() const = 0;
 };
 
-// UNAVAILABLE names the address that cannot be bound. Changes the process's umask for the moment of
+// UNAVAILABLE names the address that cannot be bound, FAILED_PRECONDITION what is in the way of the
+// Unix socket: it replaces only one that nobody listens on. Changes the process's umask for the moment of
 // binding: call it before other threads create files.
 absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const DaemonState& state,
                                                             GrpcServerOptions options);

@@ -150,8 +150,9 @@ class ProgramService final : public v1::ProgramService::Service {
       return absl::NotFoundError(
           Cat("no device ", device, ": the daemon has ", state_.devices->size()));
     }
-    return std::make_unique<RemoteExecution>(state_, stored, device,
-                                             [&context] { return context.IsCancelled(); });
+    return std::make_unique<RemoteExecution>(
+        state_, stored, device, [&context] { return context.IsCancelled(); },
+        [&context] { context.TryCancel(); });
   }
 
   absl::Status ExecuteChecked(grpc::ServerContext& context, const v1::ExecuteRequest& request,
@@ -206,7 +207,11 @@ class ProgramService final : public v1::ProgramService::Service {
       return s;
     }
     if (absl::Status s = execution.Begin(); !s.ok()) return s;
-    while (stream.Read(&request)) {
+    const auto read = [&] {
+      const RemoteExecution::WaitForClient wait(execution);
+      return stream.Read(&request);
+    };
+    while (read()) {
       if (!request.has_chunk()) {
         return absl::InvalidArgumentError("expected a chunk after the start message");
       }
@@ -214,6 +219,7 @@ class ProgramService final : public v1::ProgramService::Service {
       if (absl::Status s = execution.WriteInput(chunk.tensor(), chunk.data()); !s.ok()) return s;
       counts_.bytes_received += chunk.data().size();
     }
+    if (absl::Status s = execution.CheckOpen(); !s.ok()) return s;
     if (context.IsCancelled()) return absl::CancelledError("the call was cancelled");
     const std::vector<int64_t> words(start.words().begin(), start.words().end());
     if (absl::Status s = execution.Run(words); !s.ok()) return s;
@@ -224,10 +230,14 @@ class ProgramService final : public v1::ProgramService::Service {
     const absl::Status gone = absl::CancelledError("the client is gone");
     const std::vector<TensorType>& outputs = execution.signature().outputs;
     v1::ExecuteStreamResponse response;
+    const auto write = [&] {
+      const RemoteExecution::WaitForClient wait(execution);
+      return stream.Write(response);
+    };
     for (const TensorType& type : outputs) {
       EncodeType(type, response.mutable_start()->add_outputs());
     }
-    if (!stream.Write(response)) return gone;
+    if (!write()) return gone;
     for (int i = 0; i < static_cast<int>(outputs.size()); ++i) {
       const int64_t bytes = TensorBytes(outputs[i]);
       for (int64_t offset = 0; offset < bytes; offset += kGrpcChunkBytes) {
@@ -237,7 +247,7 @@ class ProgramService final : public v1::ProgramService::Service {
         data.resize(std::min(kGrpcChunkBytes, bytes - offset));
         const absl::Status s = execution.ReadOutput(i, offset, {data.data(), data.size()});
         if (!s.ok()) return s;
-        if (!stream.Write(response)) return gone;
+        if (!write()) return gone;
         counts_.bytes_sent += data.size();
       }
     }

@@ -42,12 +42,14 @@ RemoteSignature SignatureOf(const Program& program) {
 }
 
 RemoteExecution::RemoteExecution(const DaemonState& state, StoredProgramPtr program, int device,
-                                 std::function<bool()> cancelled)
+                                 std::function<bool()> cancelled,
+                                 std::function<void()> cancel)
     : state_(state),
       stored_(std::move(program)),
       program_(*stored_->program),
       device_(device),
       cancelled_(std::move(cancelled)),
+      cancel_(std::move(cancel)),
       signature_(SignatureOf(program_)),
       id_(state.sessions->NewId()) {}
 
@@ -225,6 +227,18 @@ void RemoteExecution::Close(const std::string& reason) {
   std::lock_guard lock(mutex_);
   closed_ = Cat("session ", id_, ": ", reason);
   changed_.notify_all();
+  if (waits_for_client_) cancel_();
+}
+
+void RemoteExecution::SetWaiting(bool waiting) {
+  std::lock_guard lock(mutex_);
+  waits_for_client_ = waiting;
+  if (waiting && !closed_.empty()) cancel_();
+}
+
+absl::Status RemoteExecution::CheckOpen() {
+  std::lock_guard lock(mutex_);
+  return closed_.empty() ? absl::OkStatus() : absl::AbortedError(closed_);
 }
 
 }  // namespace neurond

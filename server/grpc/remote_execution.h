@@ -4,7 +4,8 @@
 //   Begin -> WriteInput ... (inputs in order, each whole) -> Run -> ReadOutput ... -> destructor
 //
 // It is the Session's owner thread and its observer: commands are submitted, then the thread sleeps
-// until the stream has passed them, looking at `cancelled` every kGrpcPollMs. It is listed in the
+// until the stream has passed them, looking at `cancelled` every kGrpcPollMs. Where the caller waits
+// for the client instead, Close calls `cancel`. It is listed in the
 // SessionRegistry while it lives, so operators see and close it like any other session, and the
 // daemon does not think itself idle.
 //
@@ -47,7 +48,7 @@ int64_t TensorBytes(const TensorType& type);
 class RemoteExecution final : private SessionObserver, private LiveSession {
  public:
   RemoteExecution(const DaemonState& state, StoredProgramPtr program, int device,
-                  std::function<bool()> cancelled);
+                  std::function<bool()> cancelled, std::function<void()> cancel);
   ~RemoteExecution() override;
 
   const RemoteSignature& signature() const { return signature_; }
@@ -58,6 +59,22 @@ class RemoteExecution final : private SessionObserver, private LiveSession {
   absl::Status Run(std::span<const int64_t> words);
   // Bytes [offset, offset + size) of output `index`. Waits.
   absl::Status ReadOutput(int index, int64_t offset, std::span<char> destination);
+
+  // While it lives, the caller's thread waits for the client: closing the session cancels the call.
+  class WaitForClient {
+   public:
+    explicit WaitForClient(RemoteExecution& execution) : execution_(execution) {
+      execution_.SetWaiting(true);
+    }
+    ~WaitForClient() { execution_.SetWaiting(false); }
+    WaitForClient(const WaitForClient&) = delete;
+    WaitForClient& operator=(const WaitForClient&) = delete;
+
+   private:
+    RemoteExecution& execution_;
+  };
+  // ABORTED with the reason once the session was closed.
+  absl::Status CheckOpen();
 
  private:
   // A tensor of the signature: its Buffer, or 0 if it has no elements.
@@ -71,6 +88,7 @@ class RemoteExecution final : private SessionObserver, private LiveSession {
   // stop.
   absl::Status WaitFor(uint64_t seq, bool may_stop);
   absl::Status CheckComplete(int index) const;
+  void SetWaiting(bool waiting);
 
   void OnCompleted(int stream, uint64_t seq) override;
   void OnUnreported(uint64_t) override {}
@@ -83,6 +101,7 @@ class RemoteExecution final : private SessionObserver, private LiveSession {
   const Program& program_;
   const int device_;
   const std::function<bool()> cancelled_;
+  const std::function<void()> cancel_;
   const RemoteSignature signature_;
   const uint64_t id_;
 
@@ -96,8 +115,9 @@ class RemoteExecution final : private SessionObserver, private LiveSession {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t completed_seq_ = 0;  // guarded by mutex_, as are woken_ and closed_
+  uint64_t completed_seq_ = 0;  // guarded by mutex_, as is what follows
   bool woken_ = false;
+  bool waits_for_client_ = false;
   std::string closed_;
 
   std::unique_ptr<Session> session_;  // last: its end may still call the observer

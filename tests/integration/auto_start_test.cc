@@ -130,6 +130,23 @@ TEST_F(AutoStartTest, NothingIsStartedInADirectoryOpenToOthers) {
   EXPECT_NE(status.message.find("0700"), std::string::npos) << status.message;
 }
 
+// A mistyped address must not cost a file.
+TEST_F(AutoStartTest, AFileInTheSocketsPlaceIsLeftAlone) {
+  const auto content = [this] {
+    std::ifstream file(socket());
+    return std::string((std::istreambuf_iterator<char>(file)), {});
+  };
+  std::ofstream(socket()) << "a model's weights";
+  std::unique_ptr<Client> client;
+  const Status status = Client::Connect(Options(), {}, &client);
+  EXPECT_EQ(status.code, Code::kFailedPrecondition);
+  EXPECT_NE(status.message.find(socket()), std::string::npos) << status.message;
+  const std::string output =
+      Output(daemon_ + " --socket " + socket() + " --plugin-kind fake --cache-dir '' 2>&1");
+  EXPECT_NE(output.find("is not a socket"), std::string::npos) << output;
+  EXPECT_EQ(content(), "a model's weights");
+}
+
 TEST_F(AutoStartTest, WithoutADaemonPathNoneIsStarted) {
   ConnectOptions options = Options();
   options.daemon_path.clear();

@@ -6,6 +6,7 @@ import concurrent.futures
 import pathlib
 import shutil
 import tempfile
+import threading
 import time
 
 import grpc
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2
 
-from remote import Api, Client, Daemon, eventually
+from remote import DTYPES, Api, Client, Daemon, eventually
 
 MATMUL = """
 module @matmul {
@@ -352,6 +353,38 @@ def test_an_operator_closes_the_session_of_a_call(api, own_daemon):
         assert code == grpc.StatusCode.ABORTED
         assert "closed by an operator" in text
         assert not sessions(own_daemon)
+
+
+@pytest.mark.parametrize("side", ["sends nothing", "reads nothing"])
+def test_an_operator_closes_the_session_of_an_idle_stream(api, daemon, client, side):
+    """The daemon waits for the client there, not for a device."""
+    request = api.message("ExecuteStreamRequest")
+    large = "tensor<9000000xf32>"
+    text = f"func.func @main() -> {large} {{ %0 = stablehlo.constant dense<1.0> : {large}\n"
+    text += f"return %0 : {large} }}"
+    end = threading.Event()
+
+    def messages():
+        if side == "sends nothing":
+            program = client.compile(negate("4x", "f32"), name="idle").program_id
+            inputs = [{"dtype": DTYPES.index(np.float32), "sizes": [4]}]
+            yield request(start={"program_id": program, "inputs": inputs})
+            end.wait()
+        else:
+            yield request(start={"program_id": client.compile(text, name="idle").program_id})
+
+    call = api.call(client.channel, "ProgramService.ExecuteStream")(messages(), timeout=120)
+    try:
+        assert eventually(lambda: [s["tag"] for s in sessions(daemon)] == ["grpc idle"])
+        if side == "reads nothing":
+            assert next(call).HasField("start")
+        (session,) = sessions(daemon)
+        assert daemon.ctl("sessions", "close", str(session["id"])).returncode == 0
+        assert eventually(lambda: not sessions(daemon))
+    finally:
+        end.set()
+    code, _ = refused(lambda: list(call))
+    assert code in (grpc.StatusCode.CANCELLED, grpc.StatusCode.ABORTED)
 
 
 def test_a_drain_ends_watchers_and_cuts_off_long_calls(api, own_daemon):

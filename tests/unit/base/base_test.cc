@@ -1,8 +1,11 @@
 // Hashes, the work queue, the disk store and the host block pool.
 
+#include <sys/fsuid.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstddef>
@@ -11,12 +14,14 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <string>
 #include <thread>
 
 #include "gtest/gtest.h"
 #include "runtime/base/disk_store.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/host_block_pool.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/work_queue.h"
 
 namespace neurond {
@@ -144,14 +149,91 @@ TEST_F(DiskStoreTest, WhatIsNoFileIsAMiss) {
     return path;
   };
   fs::create_directory(put("directory"));
+  fs::create_directories(put("full directory") / "somebody's");
   ASSERT_EQ(mkfifo(put("pipe").c_str(), 0600), 0);
   fs::create_symlink("/nowhere", put("link"));
   fs::create_symlink(put("loop"), put("loop"));
-  for (const char* key : {"directory", "pipe", "link", "loop"}) {
+  fs::create_symlink("/dev/zero", put("device"));
+  for (const char* key : {"directory", "full directory", "pipe", "link", "loop", "device"}) {
     EXPECT_FALSE(store.Read(HashBytes(key))) << key;
-    store.Write(HashBytes(key), key);  // a directory stays in the way
-    EXPECT_EQ(store.Read(HashBytes(key)).has_value(), key != std::string("directory")) << key;
+    store.Write(HashBytes(key), key);
+    const bool gone = key != std::string("full directory");  // not ours to empty
+    EXPECT_EQ(store.Read(HashBytes(key)).has_value(), gone) << key;
   }
+}
+
+// A writer that was killed, and whose pid somebody has again.
+TEST_F(DiskStoreTest, ALeftTemporaryFileIsNoObstacle) {
+  DiskStore store(directory, ".x", 1, 1 << 20);
+  store.Write(HashBytes("a"), "old");
+  for (int i = 0; i < 9; ++i) {
+    std::ofstream(PathOf("a") + "." + std::to_string(getpid()) + "." + std::to_string(i) + ".tmp");
+  }
+  store.Write(HashBytes("a"), "new");
+  EXPECT_EQ(store.Read(HashBytes("a")), "new");
+}
+
+TEST_F(DiskStoreTest, TemporaryFilesOfDeadWritersGo) {
+  DiskStore store(directory, ".x", 1, 1 << 20);
+  store.Write(HashBytes("a"), "a");
+  const auto now = fs::file_time_type::clock::now();
+  const auto leave = [&](const std::string& name, fs::file_time_type touched) {
+    const std::string path = PathOf("a") + name + ".tmp";
+    std::ofstream(path) << "half";
+    fs::last_write_time(path, touched);
+    return path;
+  };
+  const std::string old = leave("old", now - std::chrono::hours(2));
+  const std::string future = leave("future", now + std::chrono::hours(2));
+  const std::string fresh = leave("fresh", now);
+  store.Scan();
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_FALSE(fs::exists(future)) << "written before the clock was set back";
+  EXPECT_TRUE(fs::exists(fresh));
+}
+
+TEST_F(DiskStoreTest, WhatWasTouchedInTheFutureGoesFirst) {
+  DiskStore theirs(directory, ".x", 1, 1 << 20), mine(directory, ".x", 1, 1600);
+  const auto now = fs::file_time_type::clock::now();
+  for (int i = 0; i < 20; ++i) {
+    theirs.Write(HashBytes(std::to_string(i)), "theirs");
+    const auto hours = std::chrono::hours(i < 2 ? 100 - i : i - 30);
+    fs::last_write_time(PathOf(std::to_string(i)), now + hours);
+  }
+  mine.Write(HashBytes("new"), "new");
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(fs::exists(PathOf(std::to_string(i)))) << i;
+  EXPECT_TRUE(fs::exists(PathOf("19")));
+}
+
+TEST_F(DiskStoreTest, WhatCannotBeRemovedStillCounts) {
+  DiskStore theirs(directory, ".x", 1, 1 << 20), mine(directory, ".x", 1, 2000);
+  for (int i = 0; i < 40; ++i) theirs.Write(HashBytes(std::to_string(i)), "theirs");
+  for (const auto& folder : fs::directory_iterator(directory)) chmod(folder.path().c_str(), 0555);
+  chmod(directory.c_str(), 0777);
+  // Root may do everything, so one thread stops being root where files are concerned.
+  std::thread([&] {
+    setfsuid(65534);
+    mine.Write(HashBytes("new"), "new");
+  }).join();
+  EXPECT_EQ(mine.counters().entries, 40);
+  EXPECT_EQ(mine.counters().bytes, theirs.counters().bytes);
+  EXPECT_LE(mine.counters().evictions, 1);  // the new one: it would not fit
+  for (const auto& folder : fs::directory_iterator(directory)) chmod(folder.path().c_str(), 0755);
+}
+
+// A full disk fails every write of a long run.
+TEST_F(DiskStoreTest, TheLogDoesNotGrowWithTheTrouble) {
+  testing::internal::CaptureStdout();
+  std::ofstream(directory + "/file") << "where a folder should be";
+  DiskStore store(directory + "/file", ".x", 1, 1 << 20);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(store.Read(HashBytes(std::to_string(i))));
+    store.Write(HashBytes(std::to_string(i)), "a");
+  }
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2 * kCacheWarningsMax);
+  EXPECT_NE(text.find("cannot read"), std::string::npos);
+  EXPECT_NE(text.find("cannot write"), std::string::npos);
 }
 
 // The kernel refuses to let a file grow, as on a full disk.

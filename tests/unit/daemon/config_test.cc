@@ -35,5 +35,25 @@ TEST(ConfigTest, WhatNoFlagIsNamedSoIsRefused) {
   EXPECT_FALSE(Parse("[plugin]\ndevices = 2\n", &config));
 }
 
+TEST(ConfigTest, AValueThatMeansNothingIsRefused) {
+  DaemonConfig config;
+  for (const char* line :
+       {"log-level = \"verbose\"", "log-level = \"\"", "device-memory-bytes = -1",
+        "cache-bytes-max = -1", "idle-exit-seconds = -1", "devices = 128", "devices = -1",
+        "plugin-option = [\"cpu_device_count\"]", "plugin-option = [\"=2\"]",
+        "grpc-address = \"127.0.0.1\"", "grpc-address = \"127.0.0.1:65536\"",
+        "grpc-address = \"127.0.0.1:-1\"", "grpc-address = \"127.0.0.1:http\"",
+        "grpc-address = \":50051\"", "grpc-address = \"50051\"", "grpc-address = \"::1:50051\"",
+        "grpc-address = \"unix:/tmp/s\"", "grpc-address = \"unix:/tmp/s:1\""}) {
+    EXPECT_FALSE(Parse(line, &config)) << line;
+  }
+  for (const char* line :
+       {"log-level = \"debug\"", "idle-exit-seconds = 0", "plugin-option = [\"a=b=c\", \"d=\"]",
+        "grpc-address = \"127.0.0.1:0\"", "grpc-address = \"[::1]:65535\"",
+        "grpc-address = \"localhost:50051\""}) {
+    EXPECT_TRUE(Parse(line, &config)) << line;
+  }
+}
+
 }  // namespace
 }  // namespace neurond

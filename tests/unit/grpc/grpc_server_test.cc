@@ -236,6 +236,26 @@ TEST_F(GrpcServerTest, ConcurrentClientsGetTheirOwnResults) {
   EXPECT_EQ(right, 160);
 }
 
+// gRPC itself removes whatever socket lies under its name when it ends.
+TEST_F(GrpcServerTest, AnotherDaemonsSocketOutlivesTheServer) {
+  char name[] = "/tmp/neurond-grpc-XXXXXX";
+  const std::string path = std::string(mkdtemp(name)) + "/grpc.sock";
+  GrpcServerOptions options;
+  options.unix_path = path;
+  auto first = StartGrpcServer(daemon_->state(), options);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_FALSE(StartGrpcServer(daemon_->state(), options).ok()) << "the first one's";
+  EXPECT_TRUE(RemoteClient::Connect("unix:" + path).ok());
+  ASSERT_EQ(unlink(path.c_str()), 0);
+  auto second = StartGrpcServer(daemon_->state(), options);
+  ASSERT_TRUE(second.ok()) << second.status();
+  first->reset();
+  EXPECT_TRUE(RemoteClient::Connect("unix:" + path).ok());
+  second->reset();
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+  EXPECT_EQ(rmdir(name), 0) << "something was left behind";
+}
+
 TEST_F(GrpcServerTest, ListsDevicesInfoAndCounters) {
   const auto devices = client_->Devices();
   ASSERT_TRUE(devices.ok());

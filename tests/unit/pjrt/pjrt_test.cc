@@ -15,6 +15,7 @@
 
 #include "plugins/pjrt/compile_options.h"
 #include "plugins/pjrt/fingerprint.h"
+#include "plugins/pjrt/library_check.h"
 #include "plugins/pjrt/library_pages.h"
 #include "plugins/pjrt/module_check.h"
 #include "plugins/registry/registry.h"
@@ -139,6 +140,31 @@ TEST(PjrtLibraryTest, WhatIsNoPluginIsRefusedByName) {
   EXPECT_NE(other.status().message().find("GetPjrtApi"), absl::string_view::npos) << other.status();
 }
 
+// The dynamic loader ends the process on the first of these and waits for ever on the last.
+TEST(PjrtLibraryTest, WhatTheLoaderCannotSurviveIsRefused) {
+  const std::filesystem::path directory = testing::TempDir() + "/library_test";
+  std::filesystem::remove_all(directory);
+  std::filesystem::create_directories(directory / "folder.so");
+  const std::string cut = directory / "cut.so", pipe = directory / "pipe.so";
+  Dl_info library;
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&fopen), &library), 0);
+  std::filesystem::copy_file(library.dli_fname, cut);
+  EXPECT_TRUE(CheckLibrary(cut).ok()) << CheckLibrary(cut);
+  for (const uintmax_t bytes : {std::filesystem::file_size(cut) / 2, uintmax_t{100}}) {
+    std::filesystem::resize_file(cut, bytes);
+    const auto refused = MakePlugin({"pjrt", cut, {}, ""});
+    EXPECT_NE(refused.status().message().find("cut short"), absl::string_view::npos)
+        << refused.status();
+  }
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string(directory / "folder.so")}) {
+    const auto refused = MakePlugin({"pjrt", path, {}, ""});
+    EXPECT_EQ(refused.status().message(), path + " is not a file");
+  }
+  std::ofstream(directory / "text.so") << "no library";
+  EXPECT_FALSE(MakePlugin({"pjrt", directory / "text.so", {}, ""}).ok());
+}
+
 class PjrtPluginTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -160,6 +186,11 @@ TEST_F(PjrtPluginTest, CreateOptionsReachTheLibrary) {
   EXPECT_EQ(plugin().traits(1).name, "cpu:1");
   const auto unknown = MakePlugin({"pjrt", path_, {{"no_such_option", "1"}}, ""});
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument) << unknown.status();
+  for (const char* count : {"-1", "0", "128", "many", ""}) {
+    const auto refused = MakePlugin({"pjrt", path_, {{"cpu_device_count", count}}, ""});
+    EXPECT_NE(refused.status().message().find("expected 1 to 127"), absl::string_view::npos)
+        << refused.status();
+  }
 }
 
 constexpr char kTanh[] = R"(module @tanh {
