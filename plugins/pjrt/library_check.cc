@@ -32,7 +32,7 @@ uint64_t ContentEnd(int fd) {
       static_cast<ssize_t>(bytes)) {
     return end;
   }
-  for (const ElfW(Phdr)& segment : segments) {
+  for (const ElfW(Phdr) & segment : segments) {
     if (segment.p_type == PT_LOAD) end = std::max(end, segment.p_offset + segment.p_filesz);
   }
   return end;
@@ -54,8 +54,8 @@ absl::Status CheckLibrary(const std::string& path) {
   close(fd);
   if (!file) return absl::FailedPreconditionError(absl::StrCat(path, " is not a file"));
   if (end <= static_cast<uint64_t>(info.st_size)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(path, " is cut short: expected at least ", end,
-                                                    " bytes, saw ", info.st_size));
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is cut short: expected at least ", end, " bytes, saw ", info.st_size));
 }
 
 }  // namespace neurond::pjrt

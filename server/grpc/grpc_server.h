@@ -48,8 +48,8 @@ class GrpcServer {
 };
 
 // UNAVAILABLE names the address that cannot be bound, FAILED_PRECONDITION what is in the way of the
-// Unix socket: it replaces only one that nobody listens on. Changes the process's umask for the moment of
-// binding: call it before other threads create files.
+// Unix socket: it replaces only one that nobody listens on. Changes the process's umask for the
+// moment of binding: call it before other threads create files.
 absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const DaemonState& state,
                                                             GrpcServerOptions options);
 

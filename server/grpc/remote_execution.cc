@@ -42,8 +42,7 @@ RemoteSignature SignatureOf(const Program& program) {
 }
 
 RemoteExecution::RemoteExecution(const DaemonState& state, StoredProgramPtr program, int device,
-                                 std::function<bool()> cancelled,
-                                 std::function<void()> cancel)
+                                 std::function<bool()> cancelled, std::function<void()> cancel)
     : state_(state),
       stored_(std::move(program)),
       program_(*stored_->program),

@@ -4,10 +4,10 @@
 //   Begin -> WriteInput ... (inputs in order, each whole) -> Run -> ReadOutput ... -> destructor
 //
 // It is the Session's owner thread and its observer: commands are submitted, then the thread sleeps
-// until the stream has passed them, looking at `cancelled` every kGrpcPollMs. Where the caller waits
-// for the client instead, Close calls `cancel`. It is listed in the
-// SessionRegistry while it lives, so operators see and close it like any other session, and the
-// daemon does not think itself idle.
+// until the stream has passed them, looking at `cancelled` every kGrpcPollMs. Where the caller
+// waits for the client instead, Close calls `cancel`. It is listed in the SessionRegistry while it
+// lives, so operators see and close it like any other session, and the daemon does not think itself
+// idle.
 //
 // Thread-safety: one thread calls; the observer's methods, Counters and Close come from any thread.
 // Lifetime: may be destroyed at any point; work that the device already began ends by itself.

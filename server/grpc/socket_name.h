@@ -2,8 +2,8 @@
 //
 // gRPC removes whatever socket lies under the name that it listens on, when it begins and when it
 // ends: another daemon's, if the folder was made anew meanwhile (a logout does that to
-// $XDG_RUNTIME_DIR). So gRPC listens on a name of this process's own, and the socket is then renamed
-// to the one that clients know; at the end that one goes only if it still is ours.
+// $XDG_RUNTIME_DIR). So gRPC listens on a name of this process's own, and the socket is then
+// renamed to the one that clients know; at the end that one goes only if it still is ours.
 //
 // Thread-safety: none.
 
