@@ -50,6 +50,13 @@ Status ResolveAddress(const std::string& address, std::string* path) {
       break;
     }
   }
+  // Another kind of address is no name for a file, which would be made here without a word.
+  const bool host_and_port = text.find('/') == std::string::npos && text.find(':') != text.npos;
+  if (host_and_port || text.find("://") != std::string::npos) {
+    return {Code::kInvalidArgument,
+            "NEURON_RT_ADDRESS: expected the path of a daemon's socket, saw '" + text +
+                "'; a ring has no other addresses"};
+  }
   *path = Absolute(text);
   return {};
 }

@@ -36,8 +36,6 @@ inline constexpr uint32_t kErrorTextBytesMax = 1u << 20;
 inline constexpr size_t kReceiveStepBytes = 256u << 10;
 // How often one Connect starts a daemon before it reports the log instead.
 inline constexpr int kStartsMax = 2;
-// A log that an auto-started daemon would append to is put aside first when it is larger.
-inline constexpr int64_t kLogBytesMax = 16 << 20;
 // How much of the log a failed start shows.
 inline constexpr int64_t kLogTailBytes = 2048;
 // Connections that wait for a starting daemon.

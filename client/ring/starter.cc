@@ -48,13 +48,6 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-void RotateLog(const std::string& path) {
-  struct stat info;
-  if (stat(path.c_str(), &info) == 0 && info.st_size > kLogBytesMax) {
-    rename(path.c_str(), (path + ".1").c_str());
-  }
-}
-
 // Owns what posix_spawn wants described.
 struct SpawnPlan {
   posix_spawn_file_actions_t actions;
@@ -182,12 +175,12 @@ Status Starter::Listen(Fd* listener) const {
 }
 
 Status Starter::Spawn(int listener) {
-  RotateLog(log_path_);
   struct stat log;
   log_begin_ = stat(log_path_.c_str(), &log) == 0 ? log.st_size : 0;
   SpawnPlan plan;
   plan.Describe(listener, log_path_);
-  std::vector<std::string> arguments = {options_.daemon_path, "--socket", path_, "--detach"};
+  std::vector<std::string> arguments = {options_.daemon_path, "--detach", "--socket", path_,
+                                        "--log-file",         log_path_};
   arguments.insert(arguments.end(), options_.daemon_args.begin(), options_.daemon_args.end());
   std::vector<std::string> environment = DaemonEnvironment();
   std::vector<char*> argv = Pointers(arguments), envp = Pointers(environment);

@@ -3,8 +3,9 @@
 // Starting: take the start lock (<socket>.start), look once more whether someone listens, bind and
 // listen here, spawn neurond with the listening socket as descriptor 3 (LISTEN_FDS, as systemd does
 // it), unlock. From the moment of listen() on, everybody else connects and queues in the backlog.
-// The daemon detaches itself (--detach); its stdio is /dev/null and neurond.log beside the socket,
-// every other descriptor is closed, and its environment is HOME, PATH, TMPDIR, XDG_* and NEURON_*.
+// The daemon detaches itself (--detach); its stdio is /dev/null and neurond.log beside the socket
+// (which it rotates), every other descriptor is closed, and its environment is HOME, PATH, TMPDIR,
+// XDG_* and NEURON_*.
 //
 // Thread-safety: one thread per object.
 

@@ -6,6 +6,7 @@
 #ifndef NEUROND_RUNTIME_BASE_LIMITS_H_
 #define NEUROND_RUNTIME_BASE_LIMITS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace neurond {
@@ -17,6 +18,10 @@ inline constexpr int64_t kProgramBytesMax = int64_t{64} << 20;
 inline constexpr int kArgDepthMax = 4;
 // Elements of any value. XLA CPU dies with SIGFPE at 2^37 elements; 2^34 float32 are 64 GiB.
 inline constexpr int64_t kElementsMax = int64_t{1} << 34;
+// Name of a Program that is kept: it stands in every list, log line and error.
+inline constexpr size_t kProgramNameBytesMax = 200;
+// Text of one error, where it is kept or sent or logged: a compiler quotes what it was given.
+inline constexpr size_t kErrorTextBytesMax = 8 << 10;
 // Dimensions of any value, as in PyTorch's TensorIterator.
 inline constexpr int kRankMax = 64;
 // Nodes, values, outputs and Buffers of one Program: a fused optimizer over a large model names
@@ -81,6 +86,8 @@ inline constexpr int64_t kProgramOverheadBytes = 92 << 10;
 // again.
 inline constexpr int64_t kAliasesMax = 65536;
 inline constexpr int64_t kAliasMemoryBytesMax = int64_t{256} << 20;
+// Serialized bytes of the Executables in memory; beyond it those go that no Program holds.
+inline constexpr int64_t kExecutableMemoryBytesMax = int64_t{2} << 30;
 // Tries of a compile that failed for a reason that may not repeat, per key and process.
 inline constexpr int kCompileTriesMax = 3;
 
@@ -102,11 +109,9 @@ inline constexpr int64_t kGrpcChunkBytes = int64_t{512} << 10;
 // Inputs or outputs of one module, rank excluded: as an ATen Program's parts, but each is a message
 // field here.
 inline constexpr int kGrpcTensorsMax = 4096;
-// Name of a remote Program: it is kept in every list and error.
-inline constexpr int kGrpcNameBytesMax = 200;
 // Least interval of WatchDevices.
 inline constexpr int kGrpcWatchIntervalMsMin = 100;
-// One page of ListExecutables: 10,000 entries are about 1.5 MiB.
+// One page of ListExecutables: 10,000 entries are about 1.5 MiB, and 3 MiB with the longest names.
 inline constexpr int kGrpcPageSizeMax = 10'000;
 
 }  // namespace neurond

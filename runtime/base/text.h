@@ -1,4 +1,4 @@
-// Text from parts: Cat("sizes ", n, ...) and Join(list, ", ").
+// Text from parts: Cat("sizes ", n, ...) and Join(list, ", "); and Shortened(text, max).
 //
 // Debian 12's Abseil has its own string_view, which absl::StrCat demands; these take
 // std::string_view, so that the same source builds with either Abseil.
@@ -51,6 +51,15 @@ std::string Join(const List& list, std::string_view separator = ", ") {
     AppendPart(out, item);
   }
   return out;
+}
+
+// At most `bytes_max` bytes of `text`, none of them half a UTF-8 character, and how many are
+// missing.
+inline std::string Shortened(std::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return std::string(text);
+  size_t end = bytes_max;
+  while (end > 0 && bytes_max - end < 3 && (text[end] & 0xc0) == 0x80) --end;
+  return Cat(text.substr(0, end), " ... (", text.size() - end, " bytes more)");
 }
 
 }  // namespace neurond

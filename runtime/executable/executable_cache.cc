@@ -59,7 +59,11 @@ class CacheState : public std::enable_shared_from_this<CacheState> {
   void CompileHere(ExecutableEntry& entry);
   void Compiled(ExecutableEntry& entry, CompileResult result);
   void Failed(ExecutableEntry& entry, Error error, bool deterministic);
+  // The end of every successful load and compile.
+  void Loaded(ExecutableEntry& entry, LoadedExecutablePtr executable, int64_t serialized_bytes,
+              double seconds);
   void EvictLocked();
+  int64_t DropUnusedLocked();
 
   Plugin& plugin_;
   Compiler& compiler_;
@@ -69,6 +73,7 @@ class CacheState : public std::enable_shared_from_this<CacheState> {
   DiskStore disk_;
   mutable std::mutex mutex_;
   absl::flat_hash_map<Hash128, EntryPtr> entries_;
+  int64_t memory_bytes_ = 0;  // serialized, of entries_
   ExecutableCacheCounters counters_;
   std::mutex compile_here_mutex_;
   std::mutex queue_mutex_;  // only between Stop and answers of the Compiler
@@ -106,10 +111,30 @@ ExecutablePtr CacheState::Get(const Program& program) {
 }
 
 void CacheState::EvictLocked() {
-  if (static_cast<int64_t>(entries_.size()) <= options_.memory_entries_max) return;
-  absl::erase_if(entries_, [](const auto& item) {
-    return item.second.use_count() == 1 && item.second->resolved();
+  if (static_cast<int64_t>(entries_.size()) <= options_.memory_entries_max &&
+      memory_bytes_ <= options_.memory_bytes_max) {
+    return;
+  }
+  DropUnusedLocked();
+}
+
+int64_t CacheState::DropUnusedLocked() {
+  const size_t before = entries_.size();
+  absl::erase_if(entries_, [this](const auto& item) {
+    const bool unused = item.second.use_count() == 1 && item.second->resolved();
+    if (unused) memory_bytes_ -= item.second->serialized_bytes();
+    return unused;
   });
+  return static_cast<int64_t>(before - entries_.size());
+}
+
+void CacheState::Loaded(ExecutableEntry& entry, LoadedExecutablePtr executable,
+                        int64_t serialized_bytes, double seconds) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    memory_bytes_ += serialized_bytes;
+  }
+  entry.Resolve(std::move(executable), serialized_bytes, seconds);
 }
 
 void CacheState::Post(std::function<void()> task) {
@@ -148,7 +173,7 @@ bool CacheState::LoadFromDisk(ExecutableEntry& entry) {
     std::lock_guard<std::mutex> lock(mutex_);
     ++counters_.disk_hits;
   }
-  entry.Resolve(*std::move(loaded), static_cast<int64_t>(serialized->size()), 0);
+  Loaded(entry, *std::move(loaded), static_cast<int64_t>(serialized->size()), 0);
   return true;
 }
 
@@ -168,7 +193,7 @@ void CacheState::CompileHere(ExecutableEntry& entry) {
     counters_.compile_seconds += seconds;
   }
   if (loaded.ok()) {
-    entry.Resolve(*std::move(loaded), 0, seconds);
+    Loaded(entry, *std::move(loaded), 0, seconds);
   } else {
     const absl::StatusCode code = loaded.status().code();
     Failed(entry, Error::From(loaded.status()),
@@ -192,11 +217,12 @@ void CacheState::Compiled(ExecutableEntry& entry, CompileResult result) {
     return;
   }
   // Waiting Sessions go on before the disk is written.
-  entry.Resolve(*std::move(loaded), static_cast<int64_t>(result.serialized.size()), result.seconds);
+  Loaded(entry, *std::move(loaded), static_cast<int64_t>(result.serialized.size()), result.seconds);
   disk_.Write(entry.hash(), result.serialized);
 }
 
 void CacheState::Failed(ExecutableEntry& entry, Error error, bool deterministic) {
+  error.message = Shortened(error.message, kErrorTextBytesMax);
   spdlog::warn("compiling {} failed: {}", entry.name(), error.message);
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -227,14 +253,9 @@ std::vector<ExecutableInfo> CacheState::List() const {
 }
 
 int64_t CacheState::Clear() {
-  int64_t dropped = disk_.Clear();
+  const int64_t dropped = disk_.Clear();
   std::lock_guard<std::mutex> lock(mutex_);
-  absl::erase_if(entries_, [&dropped](const auto& item) {
-    const bool unused = item.second.use_count() == 1 && item.second->resolved();
-    if (unused) ++dropped;
-    return unused;
-  });
-  return dropped;
+  return dropped + DropUnusedLocked();
 }
 
 class DiskExecutableCache final : public ExecutableCache {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/limits.h"
 #include "runtime/device/plugin.h"
 #include "runtime/executable/compiler.h"
 #include "runtime/program/program.h"
@@ -30,8 +31,10 @@ namespace neurond {
 struct ExecutableCacheOptions {
   std::string directory;  // empty: memory only
   int64_t disk_bytes_max = int64_t{20} << 30;
-  int memory_entries_max = 16384;  // beyond it, those that no Program holds go
-  std::string options;             // handed to the compiler, part of the key
+  // Beyond either, those in memory go that no Program holds.
+  int memory_entries_max = 16384;
+  int64_t memory_bytes_max = kExecutableMemoryBytesMax;  // serialized
+  std::string options;                                   // handed to the compiler, part of the key
 };
 
 struct ExecutableCacheCounters {

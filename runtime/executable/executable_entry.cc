@@ -65,7 +65,13 @@ void ExecutableEntry::Fail(Error error, bool deterministic) {
   std::unique_lock<std::mutex> lock(mutex_);
   error_ = std::move(error);
   deterministic_ = deterministic;
+  if (deterministic_ || tries_ >= kCompileTriesMax) module_ = std::string();
   Settle(State::kFailed, std::move(lock));
+}
+
+int64_t ExecutableEntry::serialized_bytes() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return serialized_bytes_;
 }
 
 ExecutableInfo ExecutableEntry::Info() const {

@@ -44,10 +44,11 @@ class ExecutableEntry final : public Executable,
   std::string key() const override { return key_.Hex(); }
   const Hash128& hash() const { return key_; }
   const std::string& name() const { return name_; }
-  // The text to compile; let go of once loaded. Only for whoever is loading.
+  // The text to compile; let go of once nobody will compile it again. Only for whoever is loading.
   const std::string& module() const { return module_; }
   void CountUse() { uses_.fetch_add(1, std::memory_order_relaxed); }
   ExecutableInfo Info() const;
+  int64_t serialized_bytes() const;
 
  private:
   enum class State { kLoading, kLoaded, kFailed };

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "runtime/base/limits.h"
 #include "runtime/base/text.h"
 #include "runtime/lowering/families.h"
 #include "runtime/lowering/limits.h"
@@ -76,7 +77,7 @@ class Lowerer {
 
   // Which buffers the module takes: those that something reads or writes.
   void Signature() {
-    program_.name = graph_.name;
+    program_.name = Shortened(graph_.name, kProgramNameBytesMax);
     program_.buffers = graph_.buffers;
     program_.word_count = graph_.word_count;
     std::vector<bool> used(graph_.buffers.size(), false);

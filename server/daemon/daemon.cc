@@ -287,7 +287,8 @@ int RunDaemon(DaemonConfig config) {
   if (config.detach) Detach();
   ResetInherited();
   ResolveDefaults(config);
-  if (absl::Status status = SetUpLogging(config.log_file, config.log_level); !status.ok()) {
+  if (absl::Status status = SetUpLogging(config.log_file, config.log_level, config.detach);
+      !status.ok()) {
     std::fprintf(stderr, "neurond: %s\n", std::string(status.message()).c_str());
     return 2;
   }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 
 #include "runtime/base/text.h"
@@ -35,7 +36,7 @@ void ResetInherited() {
   }
 }
 
-absl::Status SetUpLogging(const std::string& file, const std::string& level) {
+absl::Status SetUpLogging(const std::string& file, const std::string& level, bool detached) {
   spdlog::sink_ptr sink;
   if (file.empty()) {
     sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
@@ -44,9 +45,16 @@ absl::Status SetUpLogging(const std::string& file, const std::string& level) {
     if (stat(file.c_str(), &info) == 0 && S_ISFIFO(info.st_mode)) {  // would wait for its reader
       return absl::InvalidArgumentError(Cat("cannot log to ", file, ": it is a pipe"));
     }
+    spdlog::file_event_handlers handlers;
+    if (detached) {  // what a plugin prints stays beside the log, also when that is a new file
+      handlers.after_open = [](const spdlog::filename_t&, std::FILE* opened) {
+        dup2(fileno(opened), STDOUT_FILENO);
+        dup2(fileno(opened), STDERR_FILENO);
+      };
+    }
     try {  // spdlog reports a file that cannot be opened this way
-      sink =
-          std::make_shared<spdlog::sinks::rotating_file_sink_mt>(file, kLogFileBytesMax, kLogFiles);
+      sink = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(file, kLogFileBytesMax,
+                                                                    kLogFiles, false, handlers);
     } catch (const spdlog::spdlog_ex& error) {
       return absl::InvalidArgumentError(Cat("cannot log to ", file, ": ", error.what()));
     }

@@ -17,8 +17,9 @@ void Detach();
 // All CPUs (whoever started us may be bound to one), SIGPIPE ignored, files closed to others, as
 // many descriptors as allowed.
 void ResetInherited();
-// spdlog to stderr or to a file that rotates.
-absl::Status SetUpLogging(const std::string& file, const std::string& level);
+// spdlog to stderr or to a file that rotates; where nobody looks at the terminal (`detached`),
+// stdout and stderr follow that file.
+absl::Status SetUpLogging(const std::string& file, const std::string& level, bool detached);
 
 }  // namespace neurond
 

@@ -96,9 +96,9 @@ class ProgramService final : public v1::ProgramService::Service {
 
   absl::Status CompileChecked(const grpc::ServerContext& context, const v1::CompileRequest& request,
                               v1::CompileResponse& response) {
-    if (request.name().size() > kGrpcNameBytesMax) {
-      return absl::InvalidArgumentError(
-          Cat("name: expected at most ", kGrpcNameBytesMax, " bytes, saw ", request.name().size()));
+    if (request.name().size() > kProgramNameBytesMax) {
+      return absl::InvalidArgumentError(Cat("name: expected at most ", kProgramNameBytesMax,
+                                            " bytes, saw ", request.name().size()));
     }
     const absl::StatusOr<StoredProgramPtr> stored = Define(request);
     if (!stored.ok()) return stored.status();

@@ -7,18 +7,19 @@
 
 #include <grpcpp/support/status.h>
 
-#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
+#include "runtime/base/text.h"
 #include "server/grpc/limits.h"
 
 namespace neurond {
 
 inline grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  std::string text(status.message().substr(0, kGrpcErrorBytesMax));
-  if (status.message().size() > kGrpcErrorBytesMax) text += " ...";
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::move(text));
+  const std::string_view text(status.message().data(), status.message().size());
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      Shortened(text, kGrpcErrorBytesMax));
 }
 
 }  // namespace neurond

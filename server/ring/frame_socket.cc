@@ -6,6 +6,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/base/limits.h"
+#include "runtime/base/text.h"
+
 namespace neurond::ring {
 namespace {
 
@@ -48,7 +51,8 @@ void FrameSocket::SendReply(const FrameHeader* request, FrameType type, std::str
 
 void FrameSocket::SendError(const FrameHeader* request, FrameType type,
                             const absl::Status& status) {
-  Queue(request, type, static_cast<uint16_t>(status.code()), std::string(status.message()));
+  const std::string_view text(status.message().data(), status.message().size());
+  Queue(request, type, static_cast<uint16_t>(status.code()), Shortened(text, kErrorTextBytesMax));
 }
 
 bool FrameSocket::SendWithFds(FrameType type, std::string_view payload, std::span<const int> fds) {

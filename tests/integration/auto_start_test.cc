@@ -73,6 +73,19 @@ TEST_F(AutoStartTest, TheDaemonIsDetached) {
   EXPECT_NE(text.find("PATH="), std::string::npos);
 }
 
+TEST_F(AutoStartTest, TheLogOfALongLifeIsBounded) {
+  const std::string log = directory_ + "/neurond.log", old = directory_ + "/neurond.1.log";
+  std::ofstream(log) << "the oldest line\n";
+  std::filesystem::resize_file(log, 16 << 20);
+  auto client = Connect();
+  ASSERT_NE(client, nullptr);
+  EXPECT_GE(std::filesystem::file_size(old), 16u << 20);
+  EXPECT_LT(std::filesystem::file_size(log), 1u << 20);
+  EXPECT_NE(Log().find("session 1 opened"), std::string::npos);
+  const std::string proc = "/proc/" + std::to_string(client->daemon_pid());
+  EXPECT_EQ(std::filesystem::read_symlink(proc + "/fd/2"), log) << "a crash would be told here";
+}
+
 TEST_F(AutoStartTest, AnIdleDaemonOfAnotherBuildIsReplaced) {
   ConnectOptions other = Options();
   other.daemon_path = OtherBuild();

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <thread>
 
+#include "neurond/v1/program.pb.h"
 #include "tests/integration/daemon_fixture.h"
 
 namespace neurond::client {
@@ -107,6 +108,21 @@ TEST_F(DaemonTest, AnOpWithoutLoweringIsRefusedByName) {
   EXPECT_EQ(status.code, Code::kUnimplemented) << status.message;
   EXPECT_NE(status.message.find(to), std::string::npos) << status.message;
   EXPECT_EQ(client->Define("", "", "no program at all", &program).code, Code::kInvalidArgument);
+}
+
+// A text beyond what a client takes would end its connection.
+TEST_F(DaemonTest, AnErrorOfAnyLengthIsAnAnswer) {
+  auto client = Connect();
+  ASSERT_NE(client, nullptr);
+  v1::Program parsed;
+  ASSERT_TRUE(parsed.ParseFromString(AddProgram(4)));
+  parsed.mutable_nodes(0)->set_op(std::string(3'000'000, 'o'));
+  uint64_t program;
+  const Status status = client->Define("", "", parsed.SerializeAsString(), &program);
+  EXPECT_EQ(status.code, Code::kUnimplemented) << status.message;
+  EXPECT_NE(status.message.find("bytes more"), std::string::npos) << status.message;
+  EXPECT_FALSE(client->dead());
+  EXPECT_EQ(ReadBuffer(*client, MakeBuffer(*client, {1}), 1), std::vector<float>{1});
 }
 
 TEST_F(DaemonTest, AClientThatBreaksTheContractEndsAlone) {

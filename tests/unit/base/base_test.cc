@@ -22,12 +22,21 @@
 #include "runtime/base/hash.h"
 #include "runtime/base/host_block_pool.h"
 #include "runtime/base/limits.h"
+#include "runtime/base/text.h"
 #include "runtime/base/work_queue.h"
 
 namespace neurond {
 namespace {
 
 namespace fs = std::filesystem;
+
+TEST(TextTest, ALongTextIsShortenedBetweenCharacters) {
+  EXPECT_EQ(Shortened("12345678", 8), "12345678");
+  EXPECT_EQ(Shortened("123456789", 8), "12345678 ... (1 bytes more)");
+  EXPECT_EQ(Shortened("1234567\xc3\xa4", 8), "1234567 ... (2 bytes more)");
+  EXPECT_EQ(Shortened("12345\xf0\x9f\x98\x80", 8), "12345 ... (4 bytes more)");
+  EXPECT_EQ(Shortened(std::string(9, '\x80'), 8).substr(0, 5), std::string(5, '\x80'));
+}
 
 TEST(HashTest, PartsAreToldApart) {
   const std::string_view one[] = {"ab", "c"}, other[] = {"a", "bc"}, same[] = {"ab", "c"};

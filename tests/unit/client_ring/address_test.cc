@@ -54,6 +54,17 @@ TEST_F(AddressTest, TheEnvironmentNamesAnotherDaemon) {
   EXPECT_EQ(path.front(), '/');
 }
 
+TEST_F(AddressTest, AnotherKindOfAddressIsRefused) {
+  std::string path;
+  for (const char* address :
+       {"localhost:50051", "tcp://host:50051", "grpc://host", "unix:host:1", "[::1]:50051"}) {
+    const Status status = ResolveAddress(address, &path);
+    EXPECT_EQ(status.code, Code::kInvalidArgument) << address;
+    EXPECT_NE(status.message.find("expected the path"), std::string::npos) << status.message;
+  }
+  EXPECT_TRUE(ResolveAddress("./localhost:50051", &path).ok());
+}
+
 TEST_F(AddressTest, APathTooLongForASocketIsNamed) {
   sockaddr_un address;
   EXPECT_EQ(SocketAddress("/" + std::string(200, 'x'), &address).code, Code::kInvalidArgument);

@@ -8,7 +8,9 @@
 #include "gtest/gtest.h"
 #include "runtime/base/cpu_features.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/text.h"
+#include "runtime/executable/executable_entry.h"
 #include "tests/unit/session/test_plugin.h"
 
 namespace neurond {
@@ -267,6 +269,48 @@ TEST_F(ExecutableCacheTest, AnEntryInUseIsNotEvictedFromMemory) {
   EXPECT_LT(cache->counters().entries, 10);
   EXPECT_EQ(cache->Get(Named(0)), used);
   EXPECT_NE(used->loaded(), nullptr);
+}
+
+TEST_F(ExecutableCacheTest, MemoryIsBoundedByBytesToo) {
+  ExecutableCacheOptions options;
+  options.memory_bytes_max = 30;  // of "executable:k0"
+  auto cache = Make(options);
+  const ExecutablePtr used = cache->Get(Named(0));
+  Await(used);
+  for (int i = 1; i < 30; ++i) Use(*cache, i);
+  EXPECT_LT(cache->counters().entries, 15);
+  EXPECT_EQ(cache->Get(Named(0)), used);
+  // What went comes back from disk, and is counted again.
+  for (int i = 1; i < 30; ++i) Use(*cache, i);
+  EXPECT_LT(cache->counters().entries, 15);
+  EXPECT_EQ(cache->counters().compiles, 30);
+}
+
+// A compiler's message may quote the module, which has MBs, and is kept with every failure.
+TEST_F(ExecutableCacheTest, AFailuresTextIsShortened) {
+  auto cache = Make();
+  const std::string text(5'000'000, 'x');
+  compiler.FailNext({absl::StatusCode::kInvalidArgument, ErrorKind::kRuntime, text}, true);
+  const ExecutablePtr executable = cache->Get(Named(0));
+  Await(executable);
+  EXPECT_LT(executable->error().message.size(), 2 * kErrorTextBytesMax);
+  EXPECT_NE(executable->error().message.find("bytes more"), std::string::npos);
+}
+
+TEST(ExecutableEntryTest, TheModuleIsKeptOnlyToCompileItAgain) {
+  for (const bool deterministic : {true, false}) {
+    int starts = 0;
+    auto entry = std::make_shared<ExecutableEntry>(
+        Hash128{}, "name", "module", [&starts](std::shared_ptr<ExecutableEntry>) { ++starts; });
+    for (int i = 0; i < kCompileTriesMax; ++i) {
+      EXPECT_EQ(entry->module(), "module");
+      entry->Fail({absl::StatusCode::kInternal, ErrorKind::kRuntime, "it broke"}, deterministic);
+      entry->Retry();
+      if (deterministic) break;
+    }
+    EXPECT_EQ(entry->module(), "");
+    EXPECT_EQ(starts, deterministic ? 0 : kCompileTriesMax - 1);
+  }
 }
 
 TEST_F(ExecutableCacheTest, ADirectoryThatCannotBeUsedHarmsNothing) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/base/limits.h"
 #include "tests/unit/lowering/graph_builder.h"
 
 namespace neurond {
@@ -40,6 +41,15 @@ TEST(LoweringTest, TheModuleTakesFlatBuffersThenWords) {
   EXPECT_THAT(program->module, HasSubstr("module @\"test\""));
   EXPECT_THAT(program->created, ElementsAre(BufferSpec{kF32, 6}));
   EXPECT_EQ(program->detail, "float32[2, 3]");
+}
+
+// It stands in every list and message; who sent it may have no measure.
+TEST(LoweringTest, ALongNameIsKeptShort) {
+  GraphBuilder b = AddGraph();
+  b.graph.name = std::string(3'000'000, 'n');
+  const auto program = Lower(b.graph);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_LT(program->name.size(), 2 * kProgramNameBytesMax);
 }
 
 TEST(LoweringTest, TheTextIsTheSameEachTime) {
