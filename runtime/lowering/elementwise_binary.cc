@@ -197,6 +197,10 @@ Values Pow(Op& op) {
 Values NextAfter(Op& op) {
   Builder& b = op.b;
   const DType dtype = op.ResultDType();
+  if (!IsFloat(dtype)) {
+    op.Unimplemented("anything but floating-point numbers");
+    return {op.Tensor(0)};
+  }
   const int width = DTypeBytes(dtype);
   const DType bits = width == 2 ? DType::kI16 : width == 4 ? DType::kI32 : DType::kI64;
   const Sizes& sizes = op.ResultSizes();
