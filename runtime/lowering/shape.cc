@@ -163,6 +163,10 @@ Values Split(Op& op, const Sizes& lengths, int dim) {
   Values out;
   int64_t at = 0;
   for (int64_t n : lengths) {
+    if (n < 0 || n > x.dim(dim) - at) {
+      op.Invalid("the lengths of a split are more than the dimension has");
+      return {x};
+    }
     out.push_back(op.b.SliceDim(x, dim, at, at + n));
     at += n;
   }
@@ -234,7 +238,7 @@ Values Flip(Op& op) {
 Value RollDim(Builder& b, const Value& x, int64_t shift, int dim) {
   const int64_t n = x.dim(dim);
   if (n == 0) return x;
-  const int64_t at = ((n - shift) % n + n) % n;
+  const int64_t at = (n - shift % n) % n;
   if (at == 0) return x;
   return b.Concatenate({b.SliceDim(x, dim, at, n), b.SliceDim(x, dim, 0, at)}, dim);
 }
@@ -316,7 +320,11 @@ Values Unfold(Op& op) {
   Sizes strides = DenseStrides(x.sizes);
   if (x.rank() == 0) return {op.b.Reshape(x, op.ResultSizes())};
   strides.push_back(strides[dim]);
-  strides[dim] *= step;
+  if (step <= 0) {
+    op.Invalid("an unfold by no step");
+    return {x};
+  }
+  strides[dim] *= std::min(step, x.dim(dim));  // a longer step has one window
   return {Restride(op, x, op.ResultSizes(), strides, 0)};
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/dtype.h"
+#include "runtime/base/limits.h"
 
 namespace neurond::lowering {
 
@@ -29,10 +30,16 @@ struct Value {
   int rank() const { return static_cast<int>(sizes.size()); }
   // 1 for a dimension that does not exist, so that a wrong program cannot read out of bounds.
   int64_t dim(int d) const { return d >= 0 && d < rank() ? sizes[d] : 1; }
+  // At most kElementsMax + 1, which stands for every larger number.
   int64_t Elements() const {
     int64_t n = 1;
-    for (int64_t s : sizes) n *= s;
-    return n;
+    bool larger = false;
+    for (int64_t s : sizes) {
+      if (s <= 0) return 0;
+      larger = larger || s > kElementsMax / n;
+      if (!larger) n *= s;
+    }
+    return larger ? kElementsMax + 1 : n;
   }
 };
 using Values = std::vector<Value>;
