@@ -33,13 +33,11 @@ struct Value {
   // At most kElementsMax + 1, which stands for every larger number.
   int64_t Elements() const {
     int64_t n = 1;
-    bool larger = false;
     for (int64_t s : sizes) {
       if (s <= 0) return 0;
-      larger = larger || s > kElementsMax / n;
-      if (!larger) n *= s;
+      n = s > kElementsMax / n ? kElementsMax + 1 : n * s;
     }
-    return larger ? kElementsMax + 1 : n;
+    return n;
   }
 };
 using Values = std::vector<Value>;

@@ -14,6 +14,7 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/is_set_to_native.h>
 #include <torch/library.h>
 
 #include <array>
@@ -120,12 +121,6 @@ bool Equal(const at::Tensor& self, const at::Tensor& other) {
     return false;
   }
   return self.numel() == 0 || at::all(at::eq(self, other)).item<bool>();
-}
-
-bool IsSetTo(const at::Tensor& self, const at::Tensor& other) {
-  return self.storage().is_alias_of(other.storage()) &&
-         self.storage_offset() == other.storage_offset() && self.sizes() == other.sizes() &&
-         self.strides() == other.strides();
 }
 
 // (batch, heads, length, width) for all three, none empty; with `grouped`, several heads of the
@@ -236,7 +231,7 @@ void RegisterExplicitOps() {
   static auto* library = new torch::Library(torch::Library::IMPL, "aten",
                                             c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   library->impl("equal", TORCH_FN(Equal));
-  library->impl("is_set_to", TORCH_FN(IsSetTo));
+  library->impl("is_set_to", TORCH_FN(at::native::is_set_to));
   library->impl("_fused_sdp_choice", TORCH_FN(ChooseAttention));
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&ChooseAttention);
   library->impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(NestsFromMask));
