@@ -30,8 +30,8 @@ fake_convolution.install()
 
 
 def _attention_draws_nothing() -> None:
-    """With dropout, attention takes torch's math path here. The tag of the fused op, which then draws
-    nothing, would make checkpointing save the state of a generator for it.
+    """With dropout, attention takes torch's math path here. The tag of the fused op, which then
+    draws nothing, would make checkpointing save the state of a generator for it.
     """
     tags = aten._scaled_dot_product_fused_attention_overrideable.default.tags
     if torch.Tag.nondeterministic_seeded in tags:
